@@ -39,9 +39,11 @@ import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { isSameSecret, newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
-import { paymentHeader, type RequestContext } from './call/request_context.ts'
+import { paymentHeader, type RequestContext, requestContextOf } from './call/request_context.ts'
 import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
+import { anyCallUrl } from './endpoint/replies.ts'
+import { signIns } from './payment/sign_in/mod.ts'
 
 /** The settings of a gateway. Only `ports` is required. */
 export type Setup = {
@@ -223,6 +225,7 @@ export function customGateway(setup: CustomSetup): Gateway {
       onFreed: setup.onBodiesFreed,
     }),
   )
+  const hashes = pollUrls(ports, setup.pollKeys)
   const gatewayContext: GatewayContext = {
     name,
     label,
@@ -232,7 +235,8 @@ export function customGateway(setup: CustomSetup): Gateway {
     sold: list.sold,
     windows,
     unpaidWork: unpaid,
-    pollUrls: pollUrls(ports, setup.pollKeys),
+    pollUrls: hashes,
+    signIns: signIns({ storage, chain, clock, random: ports.random, hashes, timeouts }),
     networks: setup.networks ?? [],
     unverifiable: setup.unverifiable ?? 503,
     featureFlags: setup.featureFlags ?? {},
@@ -303,6 +307,7 @@ export function customGateway(setup: CustomSetup): Gateway {
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel,
+    pollUrl: async (id) => anyCallUrl(id, { key: await hashes.keyOf(id), basePath }),
   }
   const { bazaar } = documents
   const freeContext = {
@@ -318,6 +323,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     ledger: storage,
     records: storage,
     random: ports.random,
+    signIns: gatewayContext.signIns,
     isOperator: operatorOf(setup.operatorToken),
   }
 
@@ -509,33 +515,6 @@ const STORAGE_AWAY = new ApiError('NOT_READY', {
     'The gateway cannot reach its storage. Send the same request again in a few seconds: an authorization is charged at most once.',
   headers: { 'retry-after': '5' },
 })
-
-/** Accessing the signal of a request costs more than a whole quote, so it is read only by work that waits. */
-function requestContextOf(
-  request: Request,
-  url: RequestUrl,
-  {
-    caller: { ip, origin = url.origin, gone },
-    params,
-    bazaar,
-  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
-): RequestContext {
-  let query: URLSearchParams | undefined
-  return {
-    request,
-    bazaar,
-    origin,
-    path: url.path,
-    params,
-    get query() {
-      return (query ??= new URLSearchParams(url.search))
-    },
-    ip,
-    get gone() {
-      return gone ?? request.signal
-    },
-  }
-}
 
 const withRetention = (endpoint: Endpoint, retention: Retention): Endpoint =>
   isSold(endpoint) ? { ...endpoint, retention: retentionOf(endpoint, retention) } : endpoint

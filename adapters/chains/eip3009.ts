@@ -1,6 +1,6 @@
 /** EIP-712 signatures over EIP-3009 transfers. */
 import { keccak_256 } from '@noble/hashes/sha3'
-import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
 import type { Exact, ExactPayload } from './exact.ts'
 import { type Hex, word } from './hex.ts'
@@ -59,6 +59,12 @@ export function signatureProblem(signature: Hex): string | undefined {
   if (BigInt(`0x${signature.slice(66, 130)}`) > HALF_ORDER)
     return 's is in the upper half of the curve order; it must be in the lower half (EIP-2)'
   return undefined
+}
+
+/** What an account signs for a text (EIP-191). */
+export function textDigest(text: string): Hex {
+  const bytes = utf8ToBytes(text)
+  return `0x${keccak(concatBytes(utf8ToBytes(`\x19Ethereum Signed Message:\n${bytes.length}`), bytes))}`
 }
 
 /** A cache of recovered signers, because a poll sends the payment of its call again. */

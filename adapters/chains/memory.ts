@@ -50,7 +50,7 @@ export type SignOptions = {
 
 /** A chain in memory, with controls for tests. */
 export type MemoryChain = Chain &
-  Required<Pick<Chain, 'balance'>> & {
+  Required<Pick<Chain, 'balance' | 'hasSigned'>> & {
     /** Every transfer moved by an authorization, oldest first. */
     readonly transfers: readonly MemoryTransfer[]
     /** The address of a wallet by name. */
@@ -59,6 +59,8 @@ export type MemoryChain = Chain &
     drain(who: string): void
     balanceOf(who: string): bigint
     sign(offer: Offer, signing: SignOptions): Payment
+    /** The signature of a wallet over a text. */
+    signText(who: string, text: string): string
     /** An `exact` offer of this chain. */
     offer(amount: bigint, maxTimeoutSeconds?: number): Offer
     /** An `upto` offer of this chain. */
@@ -327,6 +329,9 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     },
     balanceOf: (who) => balances.get(lower(who)) ?? 0n,
     sign,
+    signText: (who, text) => signedText(lower(who), text),
+    hasSigned: async ({ wallet, network: on, message, signature }) =>
+      on === network && signature === signedText(lower(wallet), message) ? checksummed(lower(wallet)) : undefined,
     offer: (amount, maxTimeoutSeconds = 300) => offerOf('exact', amount, maxTimeoutSeconds),
     offerUpTo: (amount, maxTimeoutSeconds = 300) => offerOf('upto', amount, maxTimeoutSeconds),
     cancel(payment) {
@@ -396,6 +401,8 @@ function signFields(content: SignedFields, key: string, name: string): Hex {
   const r = digest(['sealed', key, name, from, to, value, validAfter, validBefore, nonce].join('|'))
   return `0x${r}0${digest(r).slice(1)}1b`
 }
+
+const signedText = (key: string, text: string): Hex => `0x${digest(`text ${key} ${text}`)}`
 
 function nameOf(offer: Offer, otherwise: string): string {
   return typeof offer.extra?.name === 'string' ? offer.extra.name : otherwise

@@ -3,6 +3,8 @@ import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { lruCache } from './lru_cache.ts'
 
+type SignedText = Proof & { readonly network: string }
+
 const MAX_OFFERS = 1_000
 const UNCHECKED: CheckResult = { kind: 'ready', warnings: [] }
 
@@ -70,6 +72,14 @@ export function multiChain(chains: readonly Chain[]): Chain {
     return false
   }
 
+  async function hasSigned(proof: SignedText, at: { signal: AbortSignal }): Promise<string | undefined> {
+    for (const chain of chains) {
+      const wallet = await chain.hasSigned?.(proof, at)
+      if (wallet !== undefined) return wallet
+    }
+    return undefined
+  }
+
   /** The problems of all chains, because whoever mends one wants to know the others. */
   async function check(at: { now: number }): Promise<CheckResult> {
     const results = await Promise.all(chains.map(async (chain) => (await chain.check?.(at)) ?? UNCHECKED))
@@ -93,6 +103,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
     ...(readable.length > 0 && { balance }),
     ...(provers.length > 0 && { proves }),
+    ...(chains.some((chain) => chain.hasSigned) && { hasSigned }),
   }
 }
 

@@ -6,6 +6,7 @@ import type { Budget } from '../http/request_body.ts'
 import type { Limits, Window } from '../http/rate_limit.ts'
 import type { ActiveCalls } from '../payment/active_calls.ts'
 import type { Controls } from '../payment/control/controls.ts'
+import type { SignIns } from '../x402/sign_in.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
@@ -25,6 +26,8 @@ export type GatewayContext = {
   readonly windows: Limits
   readonly unpaidWork: UnpaidWork
   readonly pollUrls: PollUrls
+  /** Wallets that show who they are without paying. */
+  readonly signIns: SignIns
   readonly networks: readonly string[]
   readonly featureFlags: NonNullable<Context['featureFlags']>
   /** HTTP status when the chain cannot be reached (contract 1.27). */

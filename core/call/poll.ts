@@ -14,6 +14,7 @@ import type { UpstreamJobs } from './upstream_job.ts'
 import type { GatewayContext } from './gateway_context.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
 import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
+import type { SignedInAs } from '../x402/sign_in.ts'
 import * as replies from '../endpoint/replies.ts'
 import { keyIn } from './poll_urls.ts'
 import { isSamePaymentMethod } from '../x402/offer.ts'
@@ -94,12 +95,22 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       (await chain.proves?.(proof)) === true
     // A caller with an invalid proof gets the same answer as a stranger (contract 2.18).
     if (proof && !isProven) throw unknown()
+    const signedIn = await signedInWith(requestContext)
+    if (signedIn.kind === 'wallet' && signedIn.wallet !== found.payer) throw unknown()
     return await collect(endpoint, found, {
       requestContext,
       running,
-      isProven,
+      isProven: isProven || signedIn.kind === 'wallet',
+      ...(signedIn.kind === 'refused' && { more: { details: signedIn.reason } }),
       isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)),
     })
+  }
+
+  /** A payment says more than a sign-in, and HEAD must change nothing: a sign-in is used up. */
+  async function signedInWith(requestContext: RequestContext): Promise<SignedInAs> {
+    const { request } = requestContext
+    if (request.method === 'HEAD' || paymentHeader(request) !== null) return { kind: 'none' }
+    return await gatewayContext.signIns.wallet(request.headers, requestContext)
   }
 
   async function collect(
@@ -118,9 +129,11 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const offers = offering.at({ amount: replies.dueOf(found), maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [
       found.offer,
     ])
+    const isPaying = isOrder || paymentHeader(requestContext.request) !== null
+    const signIn = isPaying || isProven ? undefined : await gatewayContext.signIns.challenge(requestContext)
     const asking = {
       offers,
-      resource: resourceOf(endpoint, requestContext),
+      resource: { ...resourceOf(endpoint, requestContext), signIn },
       label,
       errorFormat: endpoint.errorFormat,
       beside: besideOf(requestContext.request),

@@ -1,6 +1,8 @@
 /** The payment side of a request: its header, the offer that it matches, and whether its caller is still connected. */
+import type { Caller } from '../endpoint/gateway.ts'
 import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
+import type { RequestUrl } from '../http/request_url.ts'
 import type { Proof } from '../ports/mod.ts'
 import type { Bazaar, Resource } from '../x402/challenge.ts'
 import { PAYMENT_HEADERS } from '../x402/protocol.ts'
@@ -19,6 +21,33 @@ export type RequestContext = {
   readonly gone: AbortSignal
   /** The bazaar extension of an endpoint as JSON; undefined when it should not be advertised. */
   readonly bazaar: (endpoint: Sold | Free) => Bazaar | undefined
+}
+
+/** Accessing the signal of a request costs more than a whole quote, so it is read only by work that waits. */
+export function requestContextOf(
+  request: Request,
+  url: RequestUrl,
+  {
+    caller: { ip, origin = url.origin, gone },
+    params,
+    bazaar,
+  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
+): RequestContext {
+  let query: URLSearchParams | undefined
+  return {
+    request,
+    bazaar,
+    origin,
+    path: url.path,
+    params,
+    get query() {
+      return (query ??= new URLSearchParams(url.search))
+    },
+    ip,
+    get gone() {
+      return gone ?? request.signal
+    },
+  }
 }
 
 /** The payment header under either name. When both are present they are equal, or the protocol's own name wins. */

@@ -18,6 +18,7 @@ import { usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
   collectExample,
+  SIGN_IN_EXAMPLE,
   demandExample,
   type ChallengeContext,
   meaningOf,
@@ -109,7 +110,7 @@ const shapeOf = (path: string): string => path.replaceAll(/\{[^}]*\}/g, '{}')
 /** Whether the endpoint is free as configured. */
 const isFree = ({ price }: Trial): boolean => price === 'free'
 
-/** A poll accepts any proof of the ordering wallet: a payment header or sign-in-with-x. */
+/** How a wallet shows who it is: by a payment that it has signed, or by signing in. A poll accepts both in one. */
 const SECURITY_SCHEMES = {
   wallet: {
     type: 'apiKey',
@@ -117,6 +118,12 @@ const SECURITY_SCHEMES = {
     name: paymentParameter.name,
     description: 'A payment header, or sign-in-with-x, of the wallet that submitted the job. It proves the wallet.',
     'x-agentcash-auth-kind': 'siwx',
+  },
+  sign_in: {
+    type: 'apiKey',
+    in: 'header',
+    name: 'SIGN-IN-WITH-X',
+    description: 'The challenge of a 402 (`extensions.sign-in-with-x`), signed by the wallet, as base64 of JSON.',
   },
 }
 
@@ -173,10 +180,15 @@ function operation(endpoint: Endpoint, method: string, operationContext: Operati
             price: priceRange(endpoint, operationContext.facts.offering),
           },
         }
-      : { security: endpoint.kind === 'poll' ? [{ wallet: [] }] : [] }),
+      : { security: securityOf(endpoint) }),
     ...requestOf(endpoint, method, operationContext.trial),
     responses: responsesOf(endpoint, operationContext),
   }
+}
+
+const securityOf = (endpoint: Endpoint): readonly Fields[] => {
+  if (endpoint.kind === 'poll') return [{ wallet: [] }]
+  return endpoint.kind === 'free' && endpoint.signsIn ? [{ sign_in: [] }] : []
 }
 
 // ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,6 +286,9 @@ function answersOf(endpoint: Endpoint, { trial, facts, parts }: OperationContext
         endpoint.output ?? (isText(endpoint.produces) ? { type: 'string' } : { type: 'object' }),
         endpoint.produces,
       ),
+      ...(endpoint.signsIn && {
+        402: demand('Sign the challenge. Nothing has to be paid.', { sign_in: { value: SIGN_IN_EXAMPLE } }, {}),
+      }),
     }
   if (endpoint.kind === 'poll') {
     const why =

@@ -265,5 +265,13 @@ export function collectExample(demanding: ChallengeContext, price: Price): unkno
   )
 }
 
+/** The 402 body of what only a signed-in wallet may read. */
+export const SIGN_IN_EXAMPLE = {
+  x402Version: 2,
+  accepts: [],
+  error: 'Sign in',
+  message: 'Sign the challenge with the wallet whose calls you want to see. It pays nothing.',
+}
+
 const NO_RESOURCE = { url: '', description: '', mimeType: '' }
 const bodyOf = ({ body }: Reply): unknown => JSON.parse(body as string)

@@ -8,6 +8,7 @@ import type { ErrorFormat } from '../http/error_formats.ts'
 import type { TObject } from '@sinclair/typebox'
 import type { Offering } from './offering.ts'
 import type { Reply } from '../http/reply.ts'
+import type { SignIns } from '../x402/sign_in.ts'
 
 /** Polls the jobs of the named paid endpoints, or of all. */
 export type Polled = Common & {
@@ -38,9 +39,11 @@ export type FreeContext = StreamedContext &
     readonly calls: FreeCalls
     readonly chain: Pick<Chain, 'balance'>
     /** What wallets have spent on all gateways of this storage. */
-    readonly ledger: Pick<Storage, 'spendByModel'>
+    readonly ledger: Pick<Storage, 'spendByModel' | 'listCalls'>
     /** Small records beside the calls, and the calls that they came from, on any gateway. */
     readonly records: Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>
+    /** Wallets that show who they are without paying. */
+    readonly signIns: SignIns
     /** Cryptographically strong bytes. */
     random(bytes: number): Uint8Array
     /** Whether an `Authorization` header is the operator's (contract 3.9). Takes constant time. */
@@ -53,6 +56,8 @@ export type FreeCalls = {
   find(id: string, key: string): Promise<Call | undefined>
   /** Cancels an unfinished call, which then costs nothing. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
+  /** Where its wallet collects it, with its poll key: only for that wallet. */
+  pollUrl(id: string): Promise<string>
 }
 
 /** A request that anybody may try. Path and query values are text, by name. */
@@ -73,6 +78,8 @@ export type Free = Common & {
   readonly input?: TObject
   /** Answers HEAD and OPTIONS with a 402 for zero: how indexers discover free feeds (contract 10.14). */
   readonly discoverable?: true
+  /** Only for a wallet that has signed in; everybody else gets a 402 with a challenge (contract 18.16). */
+  readonly signsIn?: true
   /** Rate limit per caller address; endpoints with the same `bucket` share one. */
   readonly limit?: { readonly requests: number; readonly windowMs: number; readonly bucket?: string }
   /** Absent for replies other than JSON, such as media bytes. */

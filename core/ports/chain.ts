@@ -98,6 +98,12 @@ export interface Chain {
    */
   proves?(proof: Proof): Promise<boolean>
   /**
+   * The wallet, in its canonical spelling, when it has signed the message as accounts of this network sign texts: by
+   * EIP-191 or, with code, by ERC-1271; by Ed25519 on Solana. Undefined when it has not, or for another network. Never
+   * rejects.
+   */
+  hasSigned?(proof: Proof & { readonly network: string }, at: { signal: AbortSignal }): Promise<string | undefined>
+  /**
    * Identifies the signer and the authorization's key; checks only signature, domain, asset and recipient. No I/O for
    * plain accounts. `now` dates authorizations that state no expiry.
    */

@@ -32,6 +32,7 @@ import { speech } from './audio/speech.ts'
 import { swap } from './swap/swap.ts'
 import { video } from './video/generations.ts'
 import { voice } from './phone/calls.ts'
+import { walletCalls } from './wallet/calls.ts'
 import { wallet } from './wallet/wallet.ts'
 import { websearch } from './search/websearch.ts'
 
@@ -71,6 +72,7 @@ export const endpoints: readonly Endpoint[] = [
   ...media,
   ...models,
   ...wallet,
+  ...walletCalls,
   ...health,
   ...pricing,
   ...changelog,
@@ -122,6 +124,7 @@ export {
   video,
   voice,
   wallet,
+  walletCalls,
   walletCharacters,
   websearch,
 }

@@ -1,13 +1,14 @@
 /** The 402 of x402: its three headers and its body. */
 import { Type } from '@sinclair/typebox'
 import { encodeText, IDENTIFIER, Identifier, isAscii, type Offer, VERSION, withoutHint } from './protocol.ts'
+import { SIGN_IN, type SignInChallenge } from './sign_in.ts'
 
 /** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
 export type Bazaar = { readonly whole: string; readonly brief: string }
 
 /**
  * `bazaar` is the extension of that name (reference 6.1), and `error` a code of a scheme for the headers, whatever the
- * body says. Neither is part of the resource.
+ * body says. No extension is part of the resource.
  */
 export type Resource = {
   url: string
@@ -15,6 +16,8 @@ export type Resource = {
   mimeType: string
   bazaar?: Bazaar | undefined
   error?: string
+  /** The extension `sign-in-with-x`, where a wallet may show who it is instead of paying. */
+  signIn?: SignInChallenge | undefined
 }
 
 export type Challenge = { headers: Record<string, string>; body: string }
@@ -51,7 +54,7 @@ const SHORT_URL = 96
  */
 export function challenge(
   offers: readonly Offer[],
-  { bazaar, error: code, ...resource }: Resource,
+  { bazaar, error: code, signIn, ...resource }: Resource,
   body: Record<string, unknown>,
   beside = 0,
 ): Challenge {
@@ -59,10 +62,13 @@ export function challenge(
   // The hottest path: each part is serialized once, and constant parts never again.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
-  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, { begin, resource, offers, accepts, bazaar: bazaar?.brief })
+  const signInBriefly = signIn && signInJson({ ...signIn, schema: {} })
+  const telling = { begin, resource, offers, accepts, bazaar: bazaar?.brief, signIn: signInBriefly }
+  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, telling)
   const all = encodeText(parts.all)
   const one = parts.one === parts.all ? all : encodeText(parts.one)
-  const extensions = bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar.whole}`
+  const also = signIn === undefined ? '' : `,${signInJson(signIn)}`
+  const extensions = (bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar.whole}`) + also
   return {
     headers: {
       'content-type': 'application/json',
@@ -75,14 +81,17 @@ export function challenge(
   }
 }
 
+const signInJson = (challenge: SignInChallenge): string => JSON.stringify({ [SIGN_IN]: challenge }).slice(1, -1)
+
 /** The content of `payment-required`, and of the other two headers. */
 type HeaderParts = { readonly all: string; readonly one: string }
 type Telling = {
   readonly begin: string
-  readonly resource: Omit<Resource, 'bazaar' | 'error'>
+  readonly resource: Omit<Resource, 'bazaar' | 'error' | 'signIn'>
   readonly offers: readonly Offer[]
   readonly accepts: string
   readonly bazaar: string | undefined
+  readonly signIn: string | undefined
 }
 
 /**
@@ -91,7 +100,7 @@ type Telling = {
  * description, the end of a long URL and the hints of an offer are dropped, none of which a signature needs; finally
  * offers, from the last one down to one.
  */
-function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Telling): HeaderParts {
+function fitting(room: number, { begin, resource, offers, accepts, bazaar, signIn }: Telling): HeaderParts {
   const { description: _, ...bare } = resource
   const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
   const partsOf = (
@@ -100,10 +109,12 @@ function fitting(room: number, { begin, resource, offers, accepts, bazaar }: Tel
     list = accepts,
     listed = offers,
   ): HeaderParts => {
-    const frame = (some: string) =>
-      `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${declared}}}`
-    const all = frame(list)
-    return { all, one: listed.length > 1 ? frame(JSON.stringify([firstOf(listed)])) : all }
+    const frame = (some: string, extensions: string) =>
+      `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${extensions}}}`
+    const more = signIn === undefined || declared === '' ? '' : `,${signIn}`
+    const all = frame(list, declared + more)
+    if (listed.length > 1) return { all, one: frame(JSON.stringify([firstOf(listed)]), declared) }
+    return { all, one: more === '' ? all : frame(list, declared) }
   }
   const isRoom = ({ all, one }: HeaderParts) => encodedSize(all) + 2 * encodedSize(one) <= room
   const indexed = `${DECLARED_BRIEFLY},"bazaar":${bazaar}`

@@ -42,6 +42,22 @@ export type WebFile = { readonly path: string; readonly type: string; readonly b
 /** Where scripts and styles are served. Their names contain a hash of what is in them. */
 export const ASSETS = '/web/'
 
+/**
+ * Nothing foreign, nothing inline. Pictures, clips and sounds may be made in the page from what was bought. Each page
+ * says so itself, because the headers of a 402 have no room for it.
+ */
+export const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data: blob:",
+  "media-src 'self' data: blob:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "require-trusted-types-for 'script'",
+].join('; ')
+
 const SOURCES = join(import.meta.dirname, 'pages')
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -86,6 +102,7 @@ function shell({ title, about }: Page, { script, styles }: { readonly script: st
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="content-security-policy" content="${POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${title}</title>

@@ -4,7 +4,7 @@
  */
 import type { Reply } from '../../core/mod.ts'
 import { isBrowser } from '../../core/http/browser_402.ts'
-import { ASSETS, PAGES, type WebFile } from './bundle.ts'
+import { ASSETS, PAGES, POLICY, type WebFile } from './bundle.ts'
 import { webFiles } from './files.ts'
 import manifest from '../../package.json' with { type: 'json' }
 
@@ -23,25 +23,12 @@ export type WebPages = {
 /** A file with what is sent of it: its bytes, the same compressed, and their name for caches. */
 type Served = { readonly type: string; readonly etag: string; readonly plain: Uint8Array; readonly gzip: Uint8Array }
 
-/** Nothing foreign, nothing inline. Pictures, clips and sounds may be made in the page from what was bought. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data: blob:",
-  "media-src 'self' data: blob:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ')
-
 const COMMON = { 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
+const HTML = 'text/html; charset=utf-8'
 const PAGE = {
   ...COMMON,
   'cache-control': 'no-cache',
-  'content-security-policy': POLICY,
+  'content-security-policy': `${POLICY}; frame-ancestors 'none'`,
   vary: 'accept, accept-encoding',
 }
 /** The name of an asset changes with what is in it. */
@@ -77,9 +64,9 @@ export function webPages(load: () => Promise<readonly WebFile[]> = webFiles): We
 
   async function payable(request: Request, reply: Reply): Promise<Reply> {
     if (reply.status !== 402 || request.method !== 'GET' || !isBrowser(request.headers)) return reply
-    const { headers, body } = await serve(new Request(request.url), '/play')
-    const { etag: _, ...others } = headers
-    return { status: 402, headers: { ...reply.headers, ...others, 'cache-control': 'no-store' }, body }
+    const { body } = await serve(new Request(request.url), '/play')
+    const page = { 'content-type': HTML, 'content-security-policy': "frame-ancestors 'none'", vary: 'Accept' }
+    return { status: 402, headers: { ...reply.headers, ...page }, body }
   }
 
   return Object.assign(page, { payable, console: (request: Request) => serve(request, '/console') })

@@ -93,7 +93,7 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
       for (const { id, method, path, node } of operationsIn({ paths: openapi.paths })) {
         const paid = node['x-payment-info']
         const auth = paid ? 'paid' : node.security?.map((each: Fields) => Object.keys(each).join()).join()
-        expect([id, auth]).toEqual([id, paid ? 'paid' : expect.stringMatching(/^(wallet)?$/)])
+        expect([id, auth]).toEqual([id, paid ? 'paid' : expect.stringMatching(/^(wallet|sign_in)?$/)])
         if (!paid) continue
         const { protocols, price } = paid
         const amounts = price.mode === 'fixed' ? [price.amount] : [price.min, price.max]

@@ -311,7 +311,8 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
 
   const balance: FacilitatorChain['balance'] = (address, { signal }) =>
     reads.balance(asset, address, { lagSeconds, signal })
-  return { terms: () => terms, identify: identity.identify, verify, settle, fate, balance, check, close }
+  const { identify, hasSigned } = identity
+  return { terms: () => terms, identify, hasSigned, verify, settle, fate, balance, check, close }
 }
 
 function supportProblems(name: string, response: ApiResult<boolean>, network: string): readonly string[] {

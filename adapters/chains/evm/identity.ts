@@ -1,13 +1,21 @@
 import { type CallOptions, unavailable } from '../results.ts'
 import { checksummed } from '../../../core/lib/checksum.ts'
-import { chainIdOf, digestOf, type Domain, domainSeparator, signatureProblem, recoverSigner } from '../eip3009.ts'
-import type { Identity, Refused } from '../../../core/ports/mod.ts'
+import {
+  chainIdOf,
+  digestOf,
+  type Domain,
+  domainSeparator,
+  recoverSigner,
+  signatureProblem,
+  textDigest,
+} from '../eip3009.ts'
+import type { Chain, Identity, Proof, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { ERC1271_MAGIC, signatureCall } from './token.ts'
 import type { Reads } from './reads.ts'
 import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
-import { type Hex, lower } from '../hex.ts'
+import { type Hex, isHex, lower } from '../hex.ts'
 import { lruCache } from '../lru_cache.ts'
 import { turnLimiter } from '../turn_limiter.ts'
 
@@ -17,6 +25,8 @@ export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; reado
 export type EvmIdentity = {
   parse(payment: Payment, offer: Offer): ParsedPayment | Refused
   identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity>
+  /** By EIP-191, or by the account's own check where it has code (ERC-1271). */
+  hasSigned: NonNullable<Chain['hasSigned']>
   /** Whether this address is known to have had code. Contracts keep it; an EIP-7702 delegation can be revoked. */
   hadCode(address: Hex): boolean
   markContract(address: Hex): void
@@ -34,6 +44,8 @@ const signatureTurn = turnLimiter(4)
 
 const PLAIN_TTL_MS = 60_000
 const MAX_ADDRESSES = 10_000
+/** Characters of a signed text: a challenge has about 600. */
+const MAX_TEXT = 8_192
 
 /** Identifies payers on one EVM chain. Asks the node only when the signature is not the account's own (ERC-1271). */
 export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: IdentityConfig): EvmIdentity {
@@ -103,6 +115,23 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     )
   }
 
+  async function hasSigned(
+    { wallet, network: on, message, signature }: Proof & { readonly network: string },
+    { signal }: { signal: AbortSignal },
+  ): Promise<string | undefined> {
+    if (on !== network || !/^0x[0-9a-fA-F]{40}$/.test(wallet) || !isHex(signature) || message.length > MAX_TEXT)
+      return undefined
+    await signatureTurn()
+    const address = lower(wallet as Hex)
+    const digest = textDigest(message)
+    if ((await recoverSigner(digest, lower(signature))) === address) return checksummed(address)
+    const known = plainAccounts.get(address)
+    if ((await unlessAborted(known ?? readCode(address), signal)) !== true) return undefined
+    const call = { to: address, data: signatureCall(digest, lower(signature)) }
+    const answer = await reads.callContract(address, call, { signal })
+    return answer.kind !== 'failure' && acceptsSignature(answer) ? checksummed(address) : undefined
+  }
+
   /**
    * Reads whether an address has code. Bad signatures are free to make, so a flood of them for one plain account costs
    * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
@@ -129,6 +158,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   return {
     parse,
     identify,
+    hasSigned,
     hadCode: (address) => contractAccounts.get(address) === true,
     markContract: (address) => contractAccounts.set(address, true),
   }

@@ -41,7 +41,7 @@ export type EvmConfig = {
   }
 
 export type EvmChain = Chain &
-  Required<Pick<Chain, 'balance'>> & {
+  Required<Pick<Chain, 'balance' | 'hasSigned'>> & {
     /** Compares the configuration with the chain. When it passes, terms open and stay open. Moves nothing. */
     check(at?: { now: number }): Promise<CheckResult>
     /** Monitors the relayer's gas. Call it every few seconds. Never rejects. */
@@ -242,6 +242,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
     },
     identify: identity.identify,
+    hasSigned: identity.hasSigned,
     verify,
     settle,
     fate,

@@ -208,9 +208,10 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       : { ...checked, warnings: [...checked.warnings, ...reasons] }
   }
 
-  const { identify, verify, fate, balance } = reader
+  const { identify, hasSigned, verify, fate, balance } = reader
   return {
     identify,
+    hasSigned,
     verify,
     fate,
     balance,

@@ -20,7 +20,7 @@ import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
 import { checkSolana } from './check.ts'
 import { findByScan, type FateConfig, solanaFates } from './fate.ts'
 import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
-import { isValidProof } from './keys.ts'
+import { isValidProof, signedOn } from './keys.ts'
 import { type FeeLimits, checkPayment, type SolanaExact } from './payload.ts'
 import { parseTokenAccount, isPayment, solanaReads } from './reads.ts'
 import { settlementOf, sleep } from './settle.ts'
@@ -340,6 +340,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     fate,
     balance,
     proves: isValidProof,
+    hasSigned: signedOn(config.network),
     check,
     refresh: ({ now }) => blockhashes.refresh(now),
     close,

@@ -63,6 +63,12 @@ export async function isValidProof({ wallet, message, signature }: Proof): Promi
   return false
 }
 
+/** The wallet when it has signed the text; undefined for other networks. */
+export const signedOn =
+  (network: string) =>
+  async (proof: Proof & { readonly network: string }): Promise<string | undefined> =>
+    proof.network === network && (await isValidProof(proof)) ? proof.wallet : undefined
+
 function decodeBase64(text: string): Uint8Array | undefined {
   const plain = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
   return /^[A-Za-z0-9+/]{86}$/.test(plain) ? fromBase64(`${plain}==`) : undefined

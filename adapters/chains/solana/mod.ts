@@ -7,7 +7,7 @@ import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
 import { type CheckConfig, checkSolana } from './check.ts'
 import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './fate.ts'
 import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
-import { type FeePayer, parseFeePayer, isValidProof } from './keys.ts'
+import { type FeePayer, parseFeePayer, isValidProof, signedOn } from './keys.ts'
 import { type FeePayerState, feePayerMonitor } from './gas.ts'
 import {
   DEFAULT_FEE_LIMITS,
@@ -204,6 +204,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     fate,
     balance,
     proves: isValidProof,
+    hasSigned: signedOn(config.network),
     check,
     refresh,
     feePayers: monitor.states,

@@ -347,7 +347,7 @@ describe('every operation, called with its own example', () => {
     const { gateway } = whole()
     const others: string[] = []
     for (const operation of operationsIn(reported)) {
-      if (operation.node['x-payment-info']) continue
+      if (operation.node['x-payment-info'] || operation.node.security?.some((each: any) => 'sign_in' in each)) continue
       const { status } = await gateway.fetch(requestOf(operation))
       if (status !== 200) others.push(`${status} ${operation.id}`)
     }

@@ -191,6 +191,6 @@ describe('the bazaar extension', () => {
     const { headers, status, body: request } = await alice.poll(body.poll_url)
     expect(status).toBe(402)
     for (const { extensions } of [decodeHeader(headers.get('payment-required')), request])
-      expect(Object.keys(extensions)).toEqual(['payment-identifier'])
+      expect(Object.keys(extensions)).toEqual(['payment-identifier', 'sign-in-with-x'])
   })
 })
