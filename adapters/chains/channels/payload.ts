@@ -1,0 +1,180 @@
+/** Payloads of the scheme `batch-settlement` on EVM: vouchers, and deposits that carry one. */
+import { type Static, Type } from '@sinclair/typebox'
+import { TypeCompiler } from '@sinclair/typebox/compiler'
+import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
+import { parseAtomic } from '../../../core/x402/money.ts'
+import { type Offer, type Payment, wrongField } from '../../../core/x402/protocol.ts'
+import { Address, LAST_MS, Signature, Uint } from '../exact.ts'
+import { type Hex, lower } from '../hex.ts'
+import { BATCH_SETTLEMENT } from '../lib/x402_contracts.ts'
+import type { ChannelConfig, ChannelDigests } from './digests.ts'
+
+/** The contract accepts no other delays, in seconds: 15 minutes to 30 days. */
+export const MIN_WITHDRAW_DELAY = 900
+export const MAX_WITHDRAW_DELAY = 2_592_000
+
+const Bytes32 = Type.String({ pattern: '^0x[0-9a-fA-F]{64}$', description: '32 bytes: 0x and 64 hex digits' })
+const Amount = Type.String({
+  pattern: '^(0|[1-9][0-9]{0,37})$',
+  description: 'an amount in base units: decimal digits, as text, without a sign or leading zeros',
+})
+
+const Config = Type.Object({
+  payer: Address,
+  payerAuthorizer: Address,
+  receiver: Address,
+  receiverAuthorizer: Address,
+  token: Address,
+  withdrawDelay: Type.Integer({
+    minimum: MIN_WITHDRAW_DELAY,
+    maximum: MAX_WITHDRAW_DELAY,
+    description: `a whole number of seconds from ${MIN_WITHDRAW_DELAY} to ${MAX_WITHDRAW_DELAY}`,
+  }),
+  salt: Bytes32,
+})
+
+const common = {
+  channelConfig: Config,
+  voucher: Type.Object({ channelId: Bytes32, maxClaimableAmount: Amount, signature: Signature }),
+}
+
+const VoucherPayload = Type.Object({ type: Type.Literal('voucher'), ...common })
+const DepositPayload = Type.Object({
+  type: Type.Literal('deposit'),
+  ...common,
+  deposit: Type.Object({
+    amount: Amount,
+    authorization: Type.Object({
+      erc3009Authorization: Type.Object({ validAfter: Uint, validBefore: Uint, salt: Bytes32, signature: Signature }),
+    }),
+  }),
+})
+const isVoucher = TypeCompiler.Compile(VoucherPayload)
+const isDeposit = TypeCompiler.Compile(DepositPayload)
+
+/** A signed transfer of tokens into the channel. Times are in seconds. */
+export type Deposit = {
+  readonly amount: bigint
+  readonly validAfter: bigint
+  readonly validBefore: bigint
+  readonly salt: Hex
+  readonly signature: Hex
+  /** The nonce under which the token knows it. */
+  readonly nonce: Hex
+}
+
+/** A well-formed payload that answers the offer. Hex is lower case. */
+export type Channeled = {
+  readonly kind: 'channeled'
+  readonly config: ChannelConfig
+  readonly channelId: Hex
+  /** The most that may be claimed of the channel in all, this purchase included. */
+  readonly ceiling: bigint
+  /** What the buyer believes to have been charged before: the ceiling without the price. */
+  readonly base: bigint
+  readonly signature: Hex
+  readonly deposit: Deposit | undefined
+  /** Unique on its chain: one call for each base of a channel. */
+  readonly key: string
+  /** The balance that pays. */
+  readonly fundedBy: string
+}
+
+/** Parses a payload for this offer. No storage is read, and no signature checked. */
+export function parseChanneled(payment: Payment, offer: Offer, digests: ChannelDigests): Channeled | Refused {
+  const { accepted, payload } = payment
+  for (const field of ['scheme', 'network', 'asset'] as const)
+    if (lower(accepted[field]) !== lower(offer[field]))
+      return mismatch(`${field}_mismatch`, `accepted.${field}`, { got: accepted[field], want: offer[field] })
+  const shape = payload.type === 'deposit' ? isDeposit : isVoucher
+  if (!shape.Check(payload)) {
+    const first = shape.Errors(payload).First()
+    const isDelay = first?.path === '/channelConfig/withdrawDelay'
+    const text = `payload${first?.path ?? ''} is malformed: ${first ? wrongField(first) : 'unknown shape'}`
+    return refusedChannel('PAYMENT_INVALID', isDelay ? 'withdraw_delay_out_of_range' : 'payload', text)
+  }
+  const { voucher } = payload as Static<typeof VoucherPayload> | Static<typeof DepositPayload>
+  const config = configIn((payload as Static<typeof VoucherPayload>).channelConfig)
+  const channelId = digests.channelId(config)
+  if (lower(voucher.channelId) !== channelId)
+    return mismatch('channel_id_mismatch', 'voucher.channelId', { got: voucher.channelId, want: channelId })
+  const wrong = wrongConfig(config, offer)
+  if (wrong) return wrong
+  const price = parseAtomic(offer.amount)
+  const ceiling = BigInt(voucher.maxClaimableAmount)
+  if (price === undefined || price <= 0n || ceiling < price || ceiling >= 2n ** 128n) {
+    const text = `voucher.maxClaimableAmount is ${ceiling}; it must be what was charged before plus the price, ${offer.amount}`
+    return refusedChannel('PAYMENT_INVALID', 'cumulative_amount_mismatch', text)
+  }
+  const base = ceiling - price
+  const channel = `${offer.network}/${lower(BATCH_SETTLEMENT)}/${channelId}`
+  return {
+    kind: 'channeled',
+    config,
+    channelId,
+    ceiling,
+    base,
+    signature: lower(voucher.signature),
+    deposit: payload.type === 'deposit' ? depositIn(payload as Static<typeof DepositPayload>, digests) : undefined,
+    key: `${channel}/${base}`,
+    fundedBy: channel,
+  }
+}
+
+function depositIn({ deposit, voucher }: Static<typeof DepositPayload>, digests: ChannelDigests): Deposit {
+  const { validAfter, validBefore, salt, signature } = deposit.authorization.erc3009Authorization
+  return {
+    amount: BigInt(deposit.amount),
+    validAfter: BigInt(validAfter),
+    validBefore: BigInt(validBefore),
+    salt: lower(salt),
+    signature: lower(signature),
+    nonce: digests.depositNonce(lower(voucher.channelId), lower(salt)),
+  }
+}
+
+const configIn = (config: Static<typeof Config>): ChannelConfig => ({
+  payer: lower(config.payer),
+  payerAuthorizer: lower(config.payerAuthorizer),
+  receiver: lower(config.receiver),
+  receiverAuthorizer: lower(config.receiverAuthorizer),
+  token: lower(config.token),
+  withdrawDelay: config.withdrawDelay,
+  salt: lower(config.salt),
+})
+
+const ZERO = `0x${'0'.repeat(40)}`
+
+function wrongConfig(config: ChannelConfig, { payTo, asset, extra }: Offer): Refused | undefined {
+  const wanted = [
+    ['receiver', payTo, 'receiver_mismatch'],
+    ['receiverAuthorizer', String(extra?.receiverAuthorizer), 'receiver_authorizer_mismatch'],
+    ['token', asset, 'token_mismatch'],
+  ] as const
+  for (const [field, want, problem] of wanted)
+    if (config[field] !== lower(want)) return mismatch(problem, `channelConfig.${field}`, { got: config[field], want })
+  if (config.withdrawDelay !== extra?.withdrawDelay)
+    return mismatch('withdraw_delay_mismatch', 'channelConfig.withdrawDelay', {
+      got: String(config.withdrawDelay),
+      want: String(extra?.withdrawDelay),
+    })
+  if (config.payerAuthorizer !== ZERO) return undefined
+  const text = 'channelConfig.payerAuthorizer is zero; it must be the address of the key that signs vouchers'
+  return refusedChannel('PAYMENT_INVALID', 'voucher_signature', text)
+}
+
+/** `validBefore` in milliseconds, capped at what a Date can hold. */
+export const endOf = ({ validBefore }: Deposit): number =>
+  Number(validBefore * 1000n < LAST_MS ? validBefore * 1000n : LAST_MS)
+
+/** A refusal whose reason starts with the scheme's error code. */
+export function refusedChannel(code: PaymentCode, problem: string, text: string): Refused {
+  return { kind: 'refused', code, reason: `${PREFIX}${problem}: ${text}` }
+}
+
+export const PREFIX = 'invalid_batch_settlement_evm_'
+
+function mismatch(problem: string, field: string, { got, want }: { got: string; want: string }): Refused {
+  const text = `${field} is ${JSON.stringify(got.slice(0, 80))}; it must be ${JSON.stringify(want)}`
+  return refusedChannel('PAYMENT_INVALID', problem, text)
+}
