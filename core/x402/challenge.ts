@@ -38,6 +38,12 @@ const DECLARED = JSON.stringify({
 const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: false }, schema: {} } }).slice(1, -1)
 
 /**
+ * Beside an offer of the scheme `upto`: a wallet without an allowance for Permit2 may send an ERC-2612 permit. Official
+ * clients read only its name.
+ */
+const SPONSORED = ',"eip2612GasSponsoring":{"info":{"version":"1"},"schema":{}}'
+
+/**
  * Maximum size of a 402's headers in bytes, status line included: nginx forwards 4,096 by default (contract 1.5). The
  * second constant is what each challenge carries beside its values at most: status line, names, type, caching, a
  * request id of 64, date and length.
@@ -68,7 +74,8 @@ export function challenge(
   const all = encodeText(parts.all)
   const one = parts.one === parts.all ? all : encodeText(parts.one)
   const also = signIn === undefined ? '' : `,${signInJson(signIn)}`
-  const extensions = (bazaar === undefined ? DECLARED : `${DECLARED},"bazaar":${bazaar.whole}`) + also
+  const declared = DECLARED + sponsoredIn(offers)
+  const extensions = (bazaar === undefined ? declared : `${declared},"bazaar":${bazaar.whole}`) + also
   return {
     headers: {
       'content-type': 'application/json',
@@ -103,6 +110,7 @@ type Telling = {
 function fitting(room: number, { begin, resource, offers, accepts, bazaar, signIn }: Telling): HeaderParts {
   const { description: _, ...bare } = resource
   const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
+  const sponsored = sponsoredIn(offers)
   const partsOf = (
     resourceFields: Partial<Resource>,
     declared: string,
@@ -111,7 +119,7 @@ function fitting(room: number, { begin, resource, offers, accepts, bazaar, signI
   ): HeaderParts => {
     const frame = (some: string, extensions: string) =>
       `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${extensions}}}`
-    const more = signIn === undefined || declared === '' ? '' : `,${signIn}`
+    const more = declared === '' ? '' : sponsored + (signIn === undefined ? '' : `,${signIn}`)
     const all = frame(list, declared + more)
     if (listed.length > 1) return { all, one: frame(JSON.stringify([firstOf(listed)]), declared) }
     return { all, one: more === '' ? all : frame(list, declared) }
@@ -133,6 +141,9 @@ function fitting(room: number, { begin, resource, offers, accepts, bazaar, signI
     if (isRoom(parts) || listed.length < 2) return parts
   }
 }
+
+const sponsoredIn = (offers: readonly Offer[]): string =>
+  offers.some(({ scheme }) => scheme === 'upto') ? SPONSORED : ''
 
 /** The offer that clients of the contract sign: they know only one scheme. */
 const firstOf = (offers: readonly Offer[]): Offer | undefined =>

@@ -93,6 +93,15 @@ export const paymentMethodSettings = {
     Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 }),
     { usual: '2000000' },
   ),
+  schemes: setting(
+    'EVM: the schemes that it sells by, preferred first. `upto` charges what was used, through Permit2; the key that made an offer has to settle it, so keep its gas topped up.',
+    Type.Array(Type.Union([Type.Literal('exact'), Type.Literal('upto')]), {
+      minItems: 1,
+      maxItems: 2,
+      uniqueItems: true,
+    }),
+    { usual: '`["exact"]`; with `upto` on devnet' },
+  ),
   facilitators: setting(
     'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
     Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 }),
@@ -117,6 +126,8 @@ type OnChain = { readonly network: string; readonly asset: string; readonly payT
 export type EvmPaymentMethod = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
+  /** Absent: `exact` only. */
+  readonly schemes?: readonly ('exact' | 'upto')[]
   readonly settles:
     | {
         readonly by: 'relayer'
@@ -209,6 +220,7 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
       'rpc_url_env',
       'relayer_key_env',
       'fee_payer_key_env',
+      'schemes',
       'facilitators',
     ] as const
   ).find((name) => row[name] !== undefined)
@@ -223,6 +235,7 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   const asset = row.asset ?? known?.asset
   if (!asset) mistakes.push(`${at}.asset: missing; the USDC address on ${network} is not built in`)
   const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
+  if (isSolana && row.schemes) mistakes.push(`${at}.schemes: is for EVM networks`)
   if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
   const name = row.asset_name ?? known?.name
   if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not built in`)
@@ -230,8 +243,19 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
     kind: 'evm',
     ...shared,
     domain: { name: name ?? '', version: row.asset_version ?? '2' },
+    ...schemesOf(row, at, reading),
     settles: settlingOnEvm(row, at, reading),
   }
+}
+
+function schemesOf(
+  { schemes, facilitators }: Settings,
+  at: string,
+  { mistakes }: Reading,
+): Pick<EvmPaymentMethod, 'schemes'> {
+  if (schemes && facilitators)
+    mistakes.push(`${at}.schemes: is for relayer_key_env; facilitators settle by exact, so remove it`)
+  return schemes ? { schemes } : {}
 }
 
 function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {

@@ -136,8 +136,8 @@ function chargedIn(status: Status): boolean | null {
 }
 
 function answerOf(entry: LedgerEntry, authorizations: readonly LedgerAuthorization[]): string {
-  const { payer, quote, receipt, settledAt, expiresAt, error, paymentError } = entry
-  const price = `${print(quote)} USDC`
+  const { payer, quote, charge, receipt, settledAt, expiresAt, error, paymentError } = entry
+  const price = `${print(charge ?? quote)} USDC`
   switch (statusOf(entry)) {
     case 'settled': {
       const transaction = receipt?.transaction ? ` by transaction ${receipt.transaction}` : ''

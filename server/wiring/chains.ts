@@ -105,7 +105,7 @@ export async function chainOf(name: string, paymentMethod: PaymentMethod, chaini
 }
 
 async function evmPaymentMethod(
-  { network, rpcUrl, asset, payTo, domain, settles }: EvmPaymentMethod,
+  { network, rpcUrl, asset, payTo, domain, schemes, settles }: EvmPaymentMethod,
   { isDevnet, storage, workerId, leaseMs }: Chaining,
 ): Promise<ServedChain> {
   // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
@@ -122,12 +122,14 @@ async function evmPaymentMethod(
   ])
   const { wei, settlements } = settles.floor ?? {}
   const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
+  const keys = settles.keys.map((key) => {
+    const address = addressOfKey(key as `0x${string}`)
+    return { name: `relayer:${network}:${address}`, key, address }
+  })
+  const shared = { ...row, gasFloor, facilitators: keys.map(({ address }) => address), ...(schemes && { schemes }) }
   return leasedChain({
-    keys: settles.keys.map((key) => {
-      const address = addressOfKey(key as `0x${string}`)
-      return { name: `relayer:${network}:${address}`, key, address }
-    }),
-    build: (relayerKey, role) => evmChain({ ...row, relayerKey, gasFloor, watchesGas: role === 'sender' }),
+    keys,
+    build: (relayerKey, role) => evmChain({ ...shared, relayerKey, watchesGas: role === 'sender' }),
     takeLease: (key, at) => storage.lease(key, workerId, at),
     leaseMs,
   })

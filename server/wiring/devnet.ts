@@ -80,6 +80,7 @@ function gatewaysOn(
     payTo,
     domain,
     rpcUrl,
+    schemes: ['exact', 'upto'],
     settles: { by: 'relayer', keys: [relayerKey] },
   } as const
   const onSolana =

@@ -5,6 +5,7 @@ import type { CheckResult } from '../results.ts'
 import { MULTICALL, SEPARATOR_CALL, stateCall } from './token.ts'
 import { codeProblem } from './gas.ts'
 import { type Answer, hasCode, type Rpc, failure } from '../json_rpc.ts'
+import { PERMIT2, UPTO_PROXY } from '../lib/upto.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from '../hex.ts'
 
 /** Whether Multicall3 exists, and whether the node holds a send open until the receipt exists (EIP-7966). */
@@ -18,6 +19,8 @@ export type CheckConfig = {
   readonly domain: Domain
   /** Absent when others settle; gas is then not checked. */
   readonly relayer?: Hex
+  /** Whether it sells by `upto`, whose contracts must then exist. */
+  readonly usesPermit2?: boolean
   /** Warns below this relayer balance in wei. Default 0.0005 ether. */
   readonly lowGas?: bigint
   /** False when the relayer's account is checked elsewhere. */
@@ -32,19 +35,24 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
   const { relayer } = config
   const call = (data: Hex) => rpc.request('eth_call', [{ to: asset, data }, 'latest'])
   const checkedRelayer = config.checksRelayer === false ? undefined : relayer
-  const [chain, code, name, version, separator, state, gas, block, multicall, sync, relayerCode] = await Promise.all([
-    rpc.request('eth_chainId', []),
-    rpc.request('eth_getCode', [asset, 'latest']),
-    call('0x06fdde03'), // name()
-    call('0x54fd4d50'), // version()
-    call(SEPARATOR_CALL),
-    call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
-    rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
-    rpc.request('eth_getBlockByNumber', ['latest', false]),
-    rpc.request('eth_getCode', [MULTICALL, 'latest']),
-    relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
-    checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
-  ])
+  const codeAt = (address: Hex) =>
+    config.usesPermit2 ? rpc.request('eth_getCode', [address, 'latest']) : failure('not used')
+  const [chain, code, name, version, separator, state, gas, block, multicall, sync, relayerCode, permit2, proxy] =
+    await Promise.all([
+      rpc.request('eth_chainId', []),
+      rpc.request('eth_getCode', [asset, 'latest']),
+      call('0x06fdde03'), // name()
+      call('0x54fd4d50'), // version()
+      call(SEPARATOR_CALL),
+      call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
+      rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
+      rpc.request('eth_getBlockByNumber', ['latest', false]),
+      rpc.request('eth_getCode', [MULTICALL, 'latest']),
+      relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
+      checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
+      codeAt(PERMIT2),
+      codeAt(UPTO_PROXY),
+    ])
   const failed = [chain, code, name, version, separator, state, gas, block, multicall].find(
     (answer) => answer.kind === 'failure',
   )
@@ -74,6 +82,9 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
     ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined
       ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`]
+      : []),
+    ...(config.usesPermit2 && (hasCode(permit2) === false || hasCode(proxy) === false)
+      ? [`schemes: "upto" needs Permit2 at ${PERMIT2} and its proxy at ${UPTO_PROXY}, which ${config.network} lacks`]
       : []),
     ...(lower(config.payTo) === asset ? ['pay_to: must not be the asset itself'] : []),
     ...(checkedRelayer && balance === 0n

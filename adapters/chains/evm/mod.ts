@@ -2,7 +2,7 @@ import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
 import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { usdc } from '../../../core/x402/money.ts'
-import type { Chain, Fate, Refused, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Fate, Refused, Settlement, SettleOptions, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
@@ -15,7 +15,10 @@ import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
 import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
 import { checkExact, refused } from '../exact.ts'
+import { evmUpto } from './upto.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
+
+export type EvmScheme = 'exact' | 'upto'
 
 /** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
 export type EvmConfig = {
@@ -34,6 +37,10 @@ export type EvmConfig = {
   ReadsConfig &
   Omit<SettleConfig, 'relayer'> &
   Pick<CheckConfig, 'lowGas'> & {
+    /** What it sells by, preferred first. Default: `exact`. `upto` charges what was used, through Permit2. */
+    readonly schemes?: readonly EvmScheme[]
+    /** Accounts of other replicas that buyers by `upto` may have signed for. */
+    readonly facilitators?: readonly string[]
     /** Sales stop below this balance until the account is topped up. */
     readonly gasFloor?: GasFloor
     /** False for a read-only instance, which neither checks nor monitors the account of its key. Default true. */
@@ -94,12 +101,29 @@ export function evmChain(config: EvmConfig): EvmChain {
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
   const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
   const { network, asset, payTo, domain } = config
-  const offered: readonly Terms[] = [
-    { scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } },
-  ]
+  const upto = evmUpto(
+    { rpc, reads, relayer },
+    {
+      network,
+      chainId,
+      facilitator: account.address,
+      facilitators: [account.address, ...((config.facilitators ?? []) as Hex[])],
+      lagSeconds: lagSeconds(config),
+      lookbackSeconds: config.lookbackSeconds,
+      maxInFlight: config.maxInFlight,
+      logWindow: config.logWindow,
+    },
+  )
+  const schemes = config.schemes ?? ['exact']
+  const extra = { name: domain.name, version: domain.version }
+  const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
+  const offered = schemes.map((scheme): Terms => {
+    return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
+  })
   let terms: readonly Terms[] = []
 
   async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    if (offer.scheme === 'upto') return await upto.verify(payment, offer, at)
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact } = parsed
@@ -200,7 +224,8 @@ export function evmChain(config: EvmConfig): EvmChain {
     return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
   }
 
-  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
+    if (offer.scheme === 'upto') return await upto.settle(payment, offer, at)
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
     return settler.settle(
@@ -209,14 +234,22 @@ export function evmChain(config: EvmConfig): EvmChain {
     )
   }
 
-  async function fate(payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
+  async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
+    if (offer.scheme === 'upto') return await upto.fate(payment, offer, at)
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
     return reads.fate(parsed.exact, offer, at.signal)
   }
 
   async function check({ now }: { now: number } = { now: 0 }): Promise<CheckResult> {
-    const checked = await checkEvm(rpc, { ...config, chainId, relayer: account.address, checksRelayer: watchesGas })
+    const usesPermit2 = schemes.includes('upto')
+    const checked = await checkEvm(rpc, {
+      ...config,
+      usesPermit2,
+      chainId,
+      relayer: account.address,
+      checksRelayer: watchesGas,
+    })
     if (checked.kind !== 'ready') return checked
     if (watchesGas) await gas.readNow(now)
     await reads.setMulticall(checked.multicall)
@@ -241,7 +274,8 @@ export function evmChain(config: EvmConfig): EvmChain {
       const reason = low()
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
     },
-    identify: identity.identify,
+    identify: (payment, offer, at) =>
+      offer.scheme === 'upto' ? upto.identify(payment, offer) : identity.identify(payment, offer, at),
     hasSigned: identity.hasSigned,
     verify,
     settle,
@@ -256,7 +290,7 @@ export function evmChain(config: EvmConfig): EvmChain {
         { address: parseKey(key).address, transferGas, floor: config.gasFloor },
         now,
       ),
-    isIdle: settler.isIdle,
+    isIdle: () => settler.isIdle() && upto.isIdle(),
     close,
   }
 }

@@ -1,5 +1,6 @@
 import type { CheckResult } from '../results.ts'
-import type { Chain, Closed, Settlement } from '../../../core/ports/mod.ts'
+import { facilitatorOf, refusedUpto } from '../lib/upto.ts'
+import type { Chain, Closed, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
 import type { KeyStatus } from './gas.ts'
 
@@ -208,7 +209,24 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       : { ...checked, warnings: [...checked.warnings, ...reasons] }
   }
 
-  const { identify, hasSigned, verify, fate, balance } = reader
+  /** The key of an account, where this replica has it: also one that is about to be released. */
+  function holderOf(account: string, now: number): LeasedKey | undefined {
+    const ours = [...(leased ? [leased] : []), ...retiring].filter(({ until }) => until > now)
+    return ours.find(({ name }) => states.get(name)?.address.toLowerCase() === account)
+  }
+
+  /** A payment that only an account without gas could send is refused: the current offer names another one. */
+  async function verify(...[payment, offer, at]: Parameters<Chain['verify']>): Promise<Verdict> {
+    const facilitator = facilitatorOf(payment)
+    const state = [...states.values()].find(({ address }) => address.toLowerCase() === facilitator)
+    if (offer.scheme === 'upto' && (state?.kind === 'low' || state?.kind === 'wrong')) {
+      const text = `the account ${facilitator} cannot send it; sign the current offer`
+      return refusedUpto('PAYMENT_INVALID', 'upto_facilitator_mismatch', text)
+    }
+    return await reader.verify(payment, offer, at)
+  }
+
+  const { identify, hasSigned, fate, balance } = reader
   return {
     identify,
     hasSigned,
@@ -222,11 +240,14 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     keys: keyStates,
     terms(now) {
       const current = serving(now)
-      return current && lowOf(current) === undefined ? reader.terms(now) : []
+      // Those of the key: the buyer of `upto` signs for the account that sends.
+      return current && lowOf(current) === undefined ? current.sender.terms(now) : []
     },
     async settle(payment, offer, at): Promise<Settlement> {
       const current = serving(at.now)
       if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
+      const facilitator = facilitatorOf(payment)
+      if (facilitator) return await (holderOf(facilitator, at.now) ?? current).sender.settle(payment, offer, at)
       const settlement = await current.sender.settle(payment, offer, at)
       if (settlement.kind !== 'unavailable') return settlement
       // Nothing was sent for lack of gas, so a funded key may send it at once.

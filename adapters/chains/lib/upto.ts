@@ -46,8 +46,11 @@ export type Upto = {
   readonly expiresAt: number
 }
 
-/** Parses a payload for this offer. `checkUpto` checks amount and times. */
-export function parseUpto(payment: Payment, offer: Offer): Upto | Refused {
+/**
+ * Parses a payload for this offer. `checkUpto` checks amount and times. `facilitators` are accounts beside that of the
+ * offer that may send it: another replica may have made the offer.
+ */
+export function parseUpto(payment: Payment, offer: Offer, facilitators: ReadonlySet<Hex> = new Set()): Upto | Refused {
   const { accepted, payload } = payment
   if (accepted.scheme !== 'upto' || offer.scheme !== 'upto')
     return mismatch('upto_evm_scheme', 'accepted.scheme', accepted.scheme, offer.scheme)
@@ -77,7 +80,8 @@ export function parseUpto(payment: Payment, offer: Offer): Upto | Refused {
   if (lower(witness.to) !== lower(offer.payTo))
     return mismatch('permit2_recipient_mismatch', 'permit2Authorization.witness.to', witness.to, offer.payTo)
   const facilitator = offer.extra?.facilitatorAddress
-  if (typeof facilitator !== 'string' || lower(witness.facilitator) !== lower(facilitator))
+  const isOffered = typeof facilitator === 'string' && lower(witness.facilitator) === lower(facilitator)
+  if (!isOffered && !facilitators.has(lower(witness.facilitator)))
     return mismatch(
       'upto_facilitator_mismatch',
       'permit2Authorization.witness.facilitator',
@@ -101,6 +105,12 @@ export function parseUpto(payment: Payment, offer: Offer): Upto | Refused {
     key: `${offer.network}/${PERMIT2}/${owner}/0x${word(nonce)}`,
     expiresAt: Number(deadline * 1000n < LAST_MS ? deadline * 1000n : LAST_MS),
   }
+}
+
+/** The account that a payment was signed for; undefined for any other scheme. */
+export function facilitatorOf({ payload }: Payment): Hex | undefined {
+  const { witness } = (payload.permit2Authorization ?? {}) as { witness?: { facilitator?: unknown } }
+  return typeof witness?.facilitator === 'string' ? lower(witness.facilitator) : undefined
 }
 
 /** What is checked when it is charged. */

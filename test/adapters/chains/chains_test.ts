@@ -5,11 +5,14 @@ import { brokenChains } from '../../conformance/broken_chains.ts'
 import { cashSubject } from '../../conformance/cash_harness.ts'
 import { chainLaws } from '../../conformance/chains.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'
+import { brokenUpto, memoryUptoSubject, uptoLaws } from '../../conformance/upto.ts'
 
 const timeouts = () => AbortSignal.timeout(10_000)
 
 runLaws('cash', chainLaws, () => cashSubject())
 runBroken('chains', chainLaws, brokenChains)
+runLaws('cash by upto', uptoLaws, () => memoryUptoSubject())
+runBroken('chains by upto', uptoLaws, brokenUpto)
 
 describe('cash', () => {
   const START = Date.UTC(2026, 10, 20)

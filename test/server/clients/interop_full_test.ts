@@ -316,13 +316,19 @@ function expectRefused(answer: Answer, code: string): void {
   })
   const { headers, body } = answer
   const required = headers.get('payment-required')
-  expect(headers.get('x-payment-required')).toBe(required)
-  expect(headers.get('www-authenticate')).toBe(`X402 requirements=${required}`)
+  const exact = headers.get('x-payment-required')
+  expect(headers.get('www-authenticate')).toBe(`X402 requirements=${exact}`)
   expect(headers.get('cache-control')).toContain('no-store')
   const challenge = decodeHeader(required)
   expect(challenge).toMatchObject({ x402Version: 2, resource: { url: running.url + GENERATIONS } })
   expect(body).toMatchObject({ x402Version: 2, accepts: challenge.accepts, error: 'Payment verification failed' })
   const { asset, network } = payer.devnet
+  const byPermit2 = {
+    name: 'USDC',
+    version: '2',
+    facilitatorAddress: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
+    assetTransferMethod: 'permit2',
+  }
   const offer = {
     scheme: 'exact',
     network,
@@ -332,7 +338,8 @@ function expectRefused(answer: Answer, code: string): void {
     maxTimeoutSeconds: 600,
     extra: { name: 'USDC', version: '2' },
   }
-  expect(challenge.accepts).toEqual([offer])
+  expect(decodeHeader(exact).accepts).toEqual([offer])
+  expect(challenge.accepts).toEqual([offer, { ...offer, scheme: 'upto', extra: byPermit2 }])
 }
 
 describe('bad payments: a 402 with a code and a fresh challenge, and no money moves', () => {
@@ -366,7 +373,8 @@ describe('bad payments: a 402 with a code and a fresh challenge, and no money mo
       changed(({ payload }) => ({ x402Version: 1, scheme: 'exact', network: 'base-sepolia', payload })),
     ],
     ['no payload', 'PAYMENT_INVALID', 'malformed at /payload', changed(({ payload: _, ...rest }) => rest)],
-    ['wrong scheme', 'PAYMENT_INVALID', 'accepts upto', accepting({ scheme: 'upto' })],
+    ['wrong scheme', 'PAYMENT_INVALID', 'accepts batched', accepting({ scheme: 'batched' })],
+    ['a payload of another scheme', 'PAYMENT_INVALID', 'invalid_upto_evm_payload', accepting({ scheme: 'upto' })],
     ['wrong network', 'PAYMENT_INVALID', 'accepts exact on eip155:8453 ', accepting({ network: 'eip155:8453' })],
     [
       'another asset',
@@ -514,11 +522,12 @@ describe('four gateways in one process', () => {
       ]),
     )
     const evm = ['exact', 'eip155:84532', '22000', 'USDC']
+    const upto = ['upto', 'eip155:84532', '22000', 'USDC']
     expect(lines).toEqual([
-      ['devnet', [evm]],
+      ['devnet', [evm, upto]],
       ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]],
-      ['nano', [evm, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
-      ['testnet', [evm]],
+      ['nano', [evm, upto, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
+      ['testnet', [evm, upto]],
     ])
     for (const { base_url, network } of gateways) {
       const { resource } = decodeHeader(
@@ -594,7 +603,9 @@ describe('four gateways in one process', () => {
         headers: { 'content-type': 'application/json', 'payment-signature': encodePayment(sent) },
       })
     const foreign = (await offersAt(solana?.base_url ?? ''))[0] as Payment['accepted']
-    const batched = (await offersAt(nano?.base_url ?? ''))[1] as Payment['accepted']
+    const batched = (await offersAt(nano?.base_url ?? '')).find(
+      ({ extra }) => extra.name === 'GatewayWalletBatched',
+    ) as Payment['accepted']
     const fakeReplies = [
       await send(solana?.base_url ?? '', payment),
       await send(solana?.base_url ?? '', { ...payment, accepted: foreign }),

@@ -1,0 +1,142 @@
+/** The official client of the scheme `upto`, unmodified, against one devnet gateway: a real node, real transactions. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { toClientEvmSigner } from '@x402/evm'
+import { UptoEvmScheme } from '@x402/evm/upto/client'
+import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { createPublicClient, createWalletClient, type Hex, http, parseAbi } from 'viem'
+import { baseSepolia } from 'viem/chains'
+import { PERMIT2 } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { parseConfig } from '../../../server/config/mod.ts'
+import { type Running, start } from '../../../server/main.ts'
+import { type Payer, payerAt } from './payer.ts'
+
+const MODEL = 'farebox/echo'
+/** Micro-USDC for a token, by the catalog, and the fee. */
+const RATES = { input: 0.5, output: 1.5, fee: 1_000 }
+const ASK = { model: MODEL, messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 8_000 }
+const COMPLETIONS = '/api/v1/chat/completions'
+const ERC20 = parseAbi([
+  'function approve(address spender, uint256 value) returns (bool)',
+  'function allowance(address owner, address spender) view returns (uint256)',
+])
+
+const scratch = mkdtempSync(join(tmpdir(), 'farebox-upto-'))
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
+let running: Running
+let payer: Payer
+/** What the first test has paid. */
+let first = 0n
+
+beforeAll(async () => {
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(scratch, 'media')}`,
+  })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  payer = await payerAt(running.url)
+}, 60_000)
+
+afterAll(async () => {
+  await running.stop()
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+
+/** `fetch` as @x402/fetch makes it, with a wallet that can read the chain. */
+const official = () => {
+  const signer = toClientEvmSigner(payer.account, node() as never)
+  return wrapFetchWithPaymentFromConfig(fetch, {
+    schemes: [{ network: 'eip155:*', client: new UptoEvmScheme(signer) }],
+  })
+}
+
+const post = (body: unknown) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+})
+
+const costOf = (usage: { prompt_tokens: number; completion_tokens: number }): bigint =>
+  BigInt(Math.ceil(usage.prompt_tokens * RATES.input + usage.completion_tokens * RATES.output + RATES.fee))
+
+const inUsdc = (micro: bigint): string => `0.${String(micro).padStart(6, '0')}`
+
+async function allow(value: bigint): Promise<void> {
+  const wallet = createWalletClient({
+    account: payer.account,
+    chain: baseSepolia,
+    transport: http(payer.devnet.rpc_url),
+  })
+  await fundGas()
+  const hash = await wallet.writeContract({
+    address: payer.devnet.asset,
+    abi: ERC20,
+    functionName: 'approve',
+    args: [PERMIT2 as Hex, value],
+  })
+  await node().waitForTransactionReceipt({ hash })
+}
+
+async function fundGas(): Promise<void> {
+  const body = {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'anvil_setBalance',
+    params: [payer.account.address, '0xde0b6b3a7640000'],
+  }
+  await fetch(payer.devnet.rpc_url, post(body))
+}
+
+describe('the official client of upto', () => {
+  test('buys a chat without an allowance, by a permit that comes with it: charged equals usage times rates (contract 1.77)', async () => {
+    const before = await payer.balance()
+    const response = await official()(running.url + COMPLETIONS, post(ASK))
+    const body = (await response.json()) as any
+    expect([response.status, body.error]).toEqual([200, undefined])
+    const charge = costOf(body.usage)
+    const receipt = decodePaymentResponseHeader(response.headers.get('payment-response') ?? '')
+    expect(receipt).toMatchObject({ success: true, amount: String(charge), payer: payer.account.address })
+    expect(response.headers.get('x-payment-charged')).toBe(inUsdc(charge))
+    expect(before - (await payer.balance())).toBe(charge)
+    first = charge
+    expect((await payer.transfersIn(receipt.transaction)).map(({ value }) => value)).toEqual([charge])
+  })
+
+  test('buys streams and whole chats with an allowance, side by side; the ledger equals the chain', async () => {
+    await allow(10_000_000n)
+    const before = await payer.balance()
+    const pay = official()
+    const streamed = async () => {
+      const response = await pay(running.url + COMPLETIONS, post({ ...ASK, stream: true }))
+      const text = await response.text()
+      return BigInt((/: x-payment-charged 0\.(\d{6})/.exec(text)?.[1] ?? 'none').replace(/^0+/, ''))
+    }
+    const whole = async () => {
+      const response = await pay(running.url + COMPLETIONS, post(ASK))
+      const { usage } = (await response.json()) as any
+      expect(response.headers.get('x-payment-charged')).toBe(inUsdc(costOf(usage)))
+      return costOf(usage)
+    }
+    const charges: bigint[] = []
+    for (let round = 0; round < 3; round++) charges.push(...(await Promise.all([streamed(), whole(), whole()])))
+    const sum = charges.reduce((all, charge) => all + charge, 0n)
+    expect(charges.length).toBe(9)
+    expect(before - (await payer.balance())).toBe(sum)
+    const report = await fetch(`${running.url}/api/v1/wallet/${payer.account.address}/reconciliation`)
+    const { totals } = (await report.json()) as any
+    expect(totals.calls).toBe(10)
+    expect(BigInt(String(totals.usd).replace('.', ''))).toBe(first + sum)
+  })
+})
