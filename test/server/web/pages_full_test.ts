@@ -102,6 +102,7 @@ describe('the playground', () => {
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
     await page.getByText('Transaction').waitFor()
     expect(await page.locator('.answer').textContent()).toContain('hello')
+    expect(await axeProblems(page)).toEqual([])
     expect(await page.locator('.receipt').last().textContent()).toMatch(/0x[0-9a-f]{64}/)
     expect(await page.getByRole('tabpanel').textContent()).toContain('Say hello to the browser.')
     expect(complaints).toEqual([])
@@ -115,6 +116,7 @@ describe('the playground', () => {
     await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     expect(await page.locator('.price').textContent()).toContain('0.022 USDC')
+    expect(await axeProblems(page)).toEqual([])
     wallet.refuseOnce()
     await page.getByRole('button', { name: 'Pay with Test Wallet' }).click()
     await page.getByText('You refused in the wallet').waitFor()
@@ -146,6 +148,7 @@ describe('the playground', () => {
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
     await page.getByText('Transaction').waitFor()
     expect(await page.locator('.outcome').textContent()).toContain('AAPL')
+    expect(await axeProblems(page)).toEqual([])
     expect(complaints).toEqual([])
   })
 

@@ -68,7 +68,7 @@ function Front() {
       </div>
       {problem && <p role="alert">The prices could not be read: {problem} Reload the page to try again.</p>}
       {shop && <Kinds models={shop.models} routes={shop.prices.endpoints} onChoose={setKind} />}
-      <Steps />
+      {(shop || problem) && <Steps />}
       {chosen && shop && <Buy models={shop.models} model={chosen} network={shop.prices.network} onChoose={setChosen} />}
       {shop && <Models models={shop.models} kind={kind} onKind={setKind} chosen={chosen} onChoose={setChosen} />}
       {shop && <Services routes={shop.prices.endpoints} />}

@@ -5,7 +5,7 @@ import { getJson, type Model, type PriceList } from '../lib/api.ts'
 import { CodeTabs } from '../lib/code_block.tsx'
 import { Layout } from '../lib/layout.tsx'
 import { snippetsOf } from '../lib/snippets.ts'
-import type { Demand } from '../lib/x402.ts'
+import { type Demand, usdc } from '../lib/x402.ts'
 import { devnet } from '../wallets/devnet.ts'
 import { NotSigned } from '../wallets/wallet.ts'
 import { Calls } from './calls.tsx'
@@ -30,6 +30,14 @@ type State =
   | Quoted
   | { readonly kind: 'bought'; readonly bought: Bought }
   | { readonly kind: 'problem'; readonly words: string }
+
+/** What a screen reader hears. The page shows all but the steps in its own way. */
+function statusOf(state: State): string {
+  if (state.kind === 'busy') return `${state.step}…`
+  if (state.kind === 'bought') return 'The result is here.'
+  const [offer] = state.kind === 'quoted' ? state.demand.accepts : []
+  return offer ? `The price is ${usdc(offer.amount)} USDC.` : ''
+}
 
 function Playground() {
   const [shop, setShop] = useState<{ models: readonly Model[]; prices: PriceList }>()
@@ -106,8 +114,8 @@ function Playground() {
         </div>
         <div class="card outcome" ref={outcome}>
           <h2>{state.kind === 'bought' ? 'Result' : 'Price and result'}</h2>
-          <p role="status" class="soft">
-            {isBusy ? `${state.step}…` : ''}
+          <p role="status" class={isBusy ? 'soft' : 'visually-hidden'}>
+            {statusOf(state)}
           </p>
           {state.kind === 'choosing' && <p class="soft">Fill in the form and ask for its price.</p>}
           {state.kind === 'problem' && <p role="alert">{state.words}</p>}

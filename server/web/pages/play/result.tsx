@@ -94,7 +94,7 @@ function Table({ rows }: { rows: readonly Row[] }) {
     .filter(isPlain)
     .slice(0, MOST_COLUMNS)
   return (
-    <div class="table">
+    <div class="table" role="region" aria-label="The result as a table" tabIndex={0}>
       <table>
         <thead>
           <tr>
