@@ -1,6 +1,7 @@
 import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
 import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Refused, Settlement, SettleOptions, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
@@ -97,7 +98,10 @@ export function evmChain(config: EvmConfig): EvmChain {
     { rpc, feeAt: (now) => relayer.feeAt(now) },
     { address: account.address, transferGas, floor: config.gasFloor },
   )
-  const relayer: Relayer = evmRelayer(rpc, account, { ...config, chainId, gasMonitor: gas })
+  const alone = evmRelayer(rpc, account, { ...config, chainId, gasMonitor: gas })
+  // Both schemes send with one key, so they share its transactions under way.
+  const sending = concurrencyLimiter(config.maxInFlight ?? 4)
+  const relayer: Relayer = { ...alone, send: (call, now) => sending(() => alone.send(call, now)) }
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
   const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
   const { network, asset, payTo, domain } = config

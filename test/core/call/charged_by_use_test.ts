@@ -5,7 +5,7 @@ import { chargeOf, withMargin } from '../../../core/payment/control/margin.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Fields } from '../../../core/mod.ts'
 import { decodeHeader, read } from '../../kit.ts'
-import { deltaChunk, HELLO, reading, SKY, STREAM, streaming, table } from './stream_kit.ts'
+import { COMPLETIONS, deltaChunk, HELLO, reading, SKY, STREAM, streaming, table } from './stream_kit.ts'
 
 /** 100 tokens of output at most, of a model that costs 0.75 and 4.5 USDC per million tokens. */
 const QUOTE = 2_000n
@@ -113,6 +113,23 @@ describe('a buyer whose scheme charges by use', () => {
     const collected = await alice.poll(refused.body.poll_url, exact)
     expect([collected.status, chain.transfers.map(({ value }) => value)]).toEqual([200, [CHARGE]])
   })
+})
+
+test('a refusal that corrects the offer puts it first, and its code is the error of the 402 (contract 1.78)', async () => {
+  const extra = { channelState: { chargedCumulativeAmount: '7' } }
+  const corrected = { extra, error: 'invalid_batch_settlement_evm_cumulative_amount_mismatch' }
+  const chain = metered('exact', 'upto')
+  const verify = async () => ({ kind: 'refused', code: 'PAYMENT_INVALID', reason: 'the base is 7', corrected }) as const
+  const { post, alice, clock } = await table(undefined, { chain: { ...chain, verify } })
+  const challenge = await alice.ask(SKY, { path: COMPLETIONS })
+  const payment = chain.sign(challenge.body.accepts[1], { from: alice.wallet, now: clock.now() })
+  const refused = await read(await post(SKY, { payment }))
+  expect([refused.status, refused.headers.has('payment-response')]).toEqual([402, false])
+  const header = decodeHeader(refused.headers.get('payment-required') as string)
+  expect([header.error, refused.body.error]).toEqual([corrected.error, corrected.error])
+  expect(header.accepts.map(({ scheme }: Fields) => scheme)).toEqual(['upto', 'exact'])
+  expect(header.accepts[0].extra).toEqual({ ...challenge.body.accepts[1].extra, ...extra })
+  expect(header.accepts[1]).toEqual(challenge.body.accepts[0])
 })
 
 test('a payment by `exact` is charged its quote, whatever was used', async () => {

@@ -501,6 +501,7 @@ describe('gateways', () => {
         'gateways.0.fee_payer_key_env: is for Solana; on EVM networks use relayer_key_env',
       ],
       [`${gateway}max_fee_lamports = 20000\n`, 'gateways.0.max_fee_lamports: is for Solana'],
+      [`${solana}schemes = ["upto"]\n`, 'gateways.0.schemes: is for EVM networks'],
       [
         `${gateway}fee_payer_floor_lamports = 1\n`,
         'gateways.0.fee_payer_floor_lamports: is for Solana; on EVM networks use relayer_floor_wei',

@@ -85,6 +85,80 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
   }
 }
 
+describe('payments that name the key that sends them', () => {
+  const FACADE = '0x00000000000000000000000000000000facade00'
+  const at = { now: START, signal: AbortSignal.timeout(10_000) }
+
+  /** Two keys; test money by `upto` is signed for the first. */
+  function twoKeys(balances: Map<string, bigint>) {
+    const cash = memoryChain({ schemes: ['upto'] })
+    cash.advance(START)
+    const storage = memoryStorage()
+    const low = (key: string) => ((balances.get(key) ?? 100n) < FLOOR ? 'too little' : undefined)
+    const build = (key: string): EvmChain => ({
+      ...cash,
+      terms: (now) => cash.terms(now).map((terms) => ({ ...terms, extra: { ...terms.extra, key } })),
+      check: async () => READY,
+      refresh: async () => {},
+      gas: () => ({ address: `0x${key}`, balance: 100n, floor: FLOOR, low: low(key) }),
+      keyStatus: async (other) =>
+        low(other) === undefined
+          ? { address: '0x', balance: 100n, kind: 'funded', reason: '' }
+          : { address: '0x', balance: 1n, kind: 'low', reason: 'too little' },
+      isIdle: () => false,
+      close: () => {},
+    })
+    const chain = leasedChain({
+      keys: [
+        { name: 'one', key: 'one', address: FACADE },
+        { name: 'two', key: 'two', address: '0x02' },
+      ],
+      build,
+      takeLease: (name, when) => storage.lease(name, 'replica', when),
+      leaseMs: LEASE,
+    })
+    const payer = cash.wallet('payer')
+    cash.fund(payer, 1_000_000n)
+    const offer = cash.offerUpTo(10_000n)
+    return { chain, offer, payment: cash.sign(offer, { from: payer, now: START }) }
+  }
+  const keysIn = (chain: LeasedChain) => chain.terms(START).map(({ extra }) => extra.key)
+
+  test('are offered for the key that this replica leases', async () => {
+    const balances = new Map<string, bigint>()
+    const { chain } = twoKeys(balances)
+    await chain.check()
+    await chain.renew(START)
+    expect(keysIn(chain)).toEqual(['one'])
+    balances.set('one', 1n)
+    await chain.renew(START)
+    expect(keysIn(chain)).toEqual(['two'])
+  })
+
+  test('are verified for every key but one without gas', async () => {
+    const balances = new Map([['two', 1n]])
+    const { chain, offer, payment } = twoKeys(balances)
+    await chain.check({ now: START })
+    await chain.renew(START)
+    expect(await chain.verify(payment, offer, at)).toMatchObject({ kind: 'valid' })
+    balances.set('one', 1n)
+    await chain.refresh({ now: START + 1 })
+    const verdict = await chain.verify(payment, offer, at)
+    expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    expect(verdict.kind === 'refused' && verdict.reason).toContain('invalid_upto_facilitator_mismatch')
+  })
+
+  test('are settled by a key that is about to be released', async () => {
+    const balances = new Map<string, bigint>()
+    const { chain, offer, payment } = twoKeys(balances)
+    await chain.check()
+    await chain.renew(START)
+    balances.set('one', 1n)
+    await chain.renew(START)
+    expect(await chain.settle(payment, offer, at)).toMatchObject({ kind: 'settled' })
+  })
+})
+
 const offers = (chain: LeasedChain, now: number) => chain.terms(now).length
 
 async function settleOn(cash: MemoryChain, chain: LeasedChain, now = START): Promise<string> {
