@@ -28,6 +28,12 @@ export const PAGES: readonly Page[] = [
     about: 'Try any model: see the exact price, pay with a wallet, and watch the result arrive.',
   },
   {
+    name: 'wallet',
+    path: '/wallet',
+    title: 'Your purchases · Farebox',
+    about: 'Sign in with your wallet, see what it bought here, and collect what lies uncollected.',
+  },
+  {
     name: 'console',
     path: '/console',
     title: 'Console · Farebox',

@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact'
 const LINKS = [
   ['/', 'Models'],
   ['/play', 'Playground'],
+  ['/wallet', 'Purchases'],
   ['/docs', 'Reference'],
   ['/docs/guide/', 'Guides'],
 ] as const

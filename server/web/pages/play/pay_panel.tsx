@@ -1,9 +1,7 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useCallback, useState } from 'preact/hooks'
 import { networkName } from '../lib/networks.ts'
-import { type Demand, type Offer, usdc } from '../lib/x402.ts'
-import { watchInjected } from '../wallets/injected.ts'
-import { playWallet } from '../wallets/play.ts'
-import { watchStandard } from '../wallets/standard.ts'
+import { type Demand, usdc } from '../lib/x402.ts'
+import { useWallets } from '../wallets/use_wallets.tsx'
 import { canSign, type Wallet } from '../wallets/wallet.ts'
 import { readAllowance, setCap } from './allowance.ts'
 import type { Payer } from './purchase.ts'
@@ -16,7 +14,12 @@ type Paying = {
 
 /** The price, the wallets that can pay it, and the limit of this visit. */
 export function PayPanel({ demand, problem, onPay }: Paying) {
-  const wallets = useWallets(demand.accepts)
+  const { accepts } = demand
+  const canPay = useCallback((wallet: Wallet) => accepts.some((each) => canSign(wallet.family, each)), [accepts])
+  const wallets = useWallets(
+    accepts.map((each) => each.network),
+    canPay,
+  )
   const [words, setWords] = useState<string>()
   const [cap, setWritten] = useState(readAllowance().cap)
   const [offer] = demand.accepts
@@ -81,21 +84,4 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
       </details>
     </div>
   )
-}
-
-/** Every wallet that can sign one of the offers: the play wallet first, then those that announce themselves. */
-function useWallets(offers: readonly Offer[]): readonly Wallet[] {
-  const [wallets, setWallets] = useState<readonly Wallet[]>([])
-  useEffect(() => {
-    setWallets([])
-    const add = (wallet: Wallet) => {
-      if (offers.some((offer) => canSign(wallet.family, offer)))
-        setWallets((before) => [...before.filter(({ id }) => id !== wallet.id), wallet])
-    }
-    for (const network of new Set(offers.map((offer) => offer.network)))
-      void playWallet(network).then((wallet) => wallet && add(wallet))
-    const stops = [watchInjected(add), watchStandard(add)]
-    return () => stops.forEach((stop) => stop())
-  }, [offers])
-  return wallets
 }

@@ -191,7 +191,8 @@ async function failed(reply: Response, call: StoredCall, status: StoredCall['sta
   return error
 }
 
-async function refusal(reply: Response): Promise<Error> {
+/** Why the gateway said no, in its words. */
+export async function refusal(reply: Response): Promise<Error> {
   const text = await reply.text()
   try {
     const { details, message, error } = JSON.parse(text) as { details?: unknown; message?: unknown; error?: unknown }
@@ -203,7 +204,8 @@ async function refusal(reply: Response): Promise<Error> {
   }
 }
 
-async function readResult(reply: Response, watching: Watching): Promise<Bought> {
+/** Reads what was bought, as it arrives. */
+export async function readResult(reply: Response, watching: Watching): Promise<Bought> {
   const type = reply.headers.get('content-type') ?? ''
   const receipt = readReceipt(reply.headers.get('payment-response'))
   watching.step('Receiving')

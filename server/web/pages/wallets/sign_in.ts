@@ -1,0 +1,63 @@
+/** Asks as a wallet, without paying: the 402 has a challenge, the wallet signs it, and the request is sent again. */
+import type { Wallet } from './wallet.ts'
+
+/** The extension `sign-in-with-x` of a 402. */
+type Challenge = {
+  readonly info: {
+    readonly domain: string
+    readonly uri: string
+    readonly statement: string
+    readonly version: string
+    readonly nonce: string
+    readonly issuedAt: string
+    readonly requestId: string
+  }
+  readonly supportedChains: readonly { readonly chainId: string; readonly type: string }[]
+}
+
+export type SignedIn = { readonly wallet: Wallet; readonly address: string }
+
+/** The networks on which this gateway knows wallets, as a list of calls says them. */
+export async function networksOf(path: string): Promise<readonly string[]> {
+  const challenge = await challengeIn(await fetch(path))
+  return challenge?.supportedChains.map(({ chainId }) => chainId) ?? []
+}
+
+/** A GET as this wallet. Rejects with a sentence for people when nothing was signed. */
+export async function getAs({ wallet, address }: SignedIn, path: string): Promise<Response> {
+  const first = await fetch(path)
+  const challenge = first.status === 402 ? await challengeIn(first.clone()) : undefined
+  if (!challenge) return first
+  const type = wallet.family === 'solana' ? 'ed25519' : 'eip191'
+  const chain = challenge.supportedChains.find((each) => each.type === type)
+  if (!chain) throw new Error('This gateway is not paid on a network of this wallet.')
+  const { info } = challenge
+  if (info.domain !== location.host)
+    throw new Error(`The gateway asks for a signature for ${info.domain}, and this page is ${location.host}.`)
+  const signature = await wallet.signText(textOf(info, { address, chainId: chain.chainId }), address)
+  const signed = { ...info, address, chainId: chain.chainId, type, signature }
+  return await fetch(path, { headers: { 'sign-in-with-x': btoa(JSON.stringify(signed)) } })
+}
+
+async function challengeIn(reply: Response): Promise<Challenge | undefined> {
+  const { extensions } = (await reply.json()) as { extensions?: { readonly 'sign-in-with-x'?: Challenge } }
+  return extensions?.['sign-in-with-x']
+}
+
+/** EIP-4361, and the same layout for Solana. */
+function textOf(info: Challenge['info'], { address, chainId }: { address: string; chainId: string }): string {
+  const [namespace, reference] = chainId.split(':')
+  return [
+    `${info.domain} wants you to sign in with your ${namespace === 'solana' ? 'Solana' : 'Ethereum'} account:`,
+    address,
+    '',
+    info.statement,
+    '',
+    `URI: ${info.uri}`,
+    `Version: ${info.version}`,
+    `Chain ID: ${reference}`,
+    `Nonce: ${info.nonce}`,
+    `Issued At: ${info.issuedAt}`,
+    `Request ID: ${info.requestId}`,
+  ].join('\n')
+}
