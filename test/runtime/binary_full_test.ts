@@ -72,6 +72,20 @@ test('the binary sells a product of a file, which imports Farebox and a package 
   expect([bought.status, bought.body.lines?.[0]]).toEqual([200, 'first light on snow'])
 })
 
+test('the binary has the pages in it, with every file that they name', async () => {
+  const headers = { accept: 'text/html', 'user-agent': 'Mozilla/5.0' }
+  for (const path of ['/', '/play']) {
+    const page = await fetch(url + path, { headers })
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'")
+    const files = [...(await page.text()).matchAll(/(?:src|href)="(\/web\/[^"]+)"/g)].map(([, file = '']) => file)
+    expect(files.length).toBeGreaterThan(1)
+    for (const file of files) {
+      const { status, headers: sent } = await fetch(url + file)
+      expect([status, sent.get('cache-control')]).toEqual([200, 'public, max-age=31536000, immutable'])
+    }
+  }
+})
+
 test('the binary counts the tokens of a long prompt on its thread', async () => {
   const body = {
     model: 'vendor-a/chat-6-small',

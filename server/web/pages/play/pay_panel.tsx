@@ -2,7 +2,7 @@ import { useCallback, useState } from 'preact/hooks'
 import { networkName } from '../lib/networks.ts'
 import { type Demand, usdc } from '../lib/x402.ts'
 import { useWallets } from '../wallets/use_wallets.tsx'
-import { canSign, type Wallet } from '../wallets/wallet.ts'
+import { canSign, isSignable, type Wallet } from '../wallets/wallet.ts'
 import { readAllowance, setCap } from './allowance.ts'
 import type { Payer } from './purchase.ts'
 
@@ -22,11 +22,14 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
   )
   const [words, setWords] = useState<string>()
   const [cap, setWritten] = useState(readAllowance().cap)
-  const [offer] = demand.accepts
+  const signable = accepts.filter(isSignable)
+  const offer = signable[0] ?? accepts[0]
   if (!offer) return <p role="alert">{demand.message}</p>
+  const isOneNetwork = new Set(signable.map(({ network }) => network)).size < 2
+  const offerFor = ({ family }: Wallet) => signable.find((each) => canSign(family, each))
   const pay = async (wallet: Wallet) => {
     setWords(undefined)
-    const chosen = demand.accepts.find((each) => canSign(wallet.family, each))
+    const chosen = offerFor(wallet)
     try {
       if (chosen) onPay({ offer: chosen, wallet, address: await wallet.connect() })
     } catch (error) {
@@ -44,13 +47,15 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
           <button type="button" class="main-action" key={wallet.id} onClick={() => pay(wallet)}>
             {wallet.icon && <img src={wallet.icon} alt="" width="20" height="20" />}
             Pay with {wallet.name}
+            {isOneNetwork ? '' : ` on ${networkName(offerFor(wallet)?.network ?? '')}`}
           </button>
         ))}
       </div>
       {wallets.length === 0 && (
         <p>
-          No wallet of this browser can pay on {networkName(offer.network)}. Install one with USDC on that network, or
-          use the code below.
+          {signable.length > 0
+            ? `No wallet of this browser can pay on ${networkName(offer.network)}. Install one with USDC on that network, or use the code below.`
+            : `This page does not sign payments of this kind (${offer.scheme}). Use the code below.`}
         </p>
       )}
       <label class="field cap">

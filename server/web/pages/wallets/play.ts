@@ -11,7 +11,7 @@ export async function playWallet(network: string): Promise<Wallet | undefined> {
   const gateway = (await devnet())?.gateways.find((each) => each.network === network)
   if (!gateway?.buyer) return undefined
   const { address, private_key: key } = gateway.buyer
-  const shared = { id: 'play', name: 'Play wallet', connect: () => Promise.resolve(address) }
+  const shared = { id: `play:${network}`, name: 'Play wallet', connect: () => Promise.resolve(address) }
   if (network.startsWith('solana:'))
     return {
       ...shared,

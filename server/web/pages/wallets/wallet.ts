@@ -21,6 +21,9 @@ export class NotSigned extends Error {}
 
 const FAMILIES = { eip155: 'evm', solana: 'solana' } as const
 
+/** Whether any wallet could sign the offer as this page writes payments. */
+export const isSignable = (offer: Offer): boolean => canSign('evm', offer) || canSign('solana', offer)
+
 /** Whether a wallet of this family can sign the offer as this page writes payments. */
 export function canSign(family: Wallet['family'], { scheme, network, extra }: Offer): boolean {
   const isBatched = extra?.verifyingContract !== undefined
