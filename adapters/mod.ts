@@ -19,6 +19,7 @@ export {
   solanaFacilitator,
 } from './chains/solana/facilitator.ts'
 export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './local.ts'
+export { isSignedBy, offerSigner } from './offer_signer.ts'
 export { fastifyPlugin, nodeListener } from './http/node_listener.ts'
 export { webHandler } from './http/web_handler.ts'
 export { openObjects, openStorage, type S3Environment } from './open.ts'

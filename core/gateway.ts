@@ -22,6 +22,7 @@ import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
 import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
+import { signedReplies } from './http/signed_replies.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
 import { FREE_TIER, limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
 import { pollUrls } from './call/poll_urls.ts'
@@ -31,6 +32,7 @@ import { activeCalls } from './payment/active_calls.ts'
 import type { Controls } from './payment/control/controls.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
+import { didDocument, type OfferSigner } from './x402/offer_receipt.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { storageProbe } from './ports/storage_probe.ts'
 import { mirrors } from './call/media_mirror.ts'
@@ -107,6 +109,10 @@ export type Setup = {
   readonly featureFlags?: Context['featureFlags']
   /** Keys that sign poll URLs, in hex, newest first. By default storage keeps one that all replicas share. */
   readonly pollKeys?: readonly string[]
+  /**
+   * Signs the offers and receipts of the gateway (contract 1.79); see `offerSigner`. By default they are not signed.
+   */
+  readonly signer?: OfferSigner
   /** Grants the operator's routes to `Authorization: Bearer`. By default nobody has access. */
   readonly operatorToken?: string
   /**
@@ -226,6 +232,8 @@ export function customGateway(setup: CustomSetup): Gateway {
     }),
   )
   const hashes = pollUrls(ports, setup.pollKeys)
+  const { signer } = setup
+  const signing = signer && signedReplies(signer, { clock, log })
   const gatewayContext: GatewayContext = {
     name,
     label,
@@ -268,6 +276,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.controls && { controls: setup.controls }),
+    ...(signing && { signing }),
     ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
   }
   const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(gatewayContext)
@@ -299,6 +308,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     closed: () => chain.closed?.(clock.now()),
     terms,
     healthStatus,
+    did: (origin) => signer && JSON.stringify(didDocument(signer, origin)),
     ...documents.documents,
   }
   const calls: FreeCalls = {
@@ -339,9 +349,17 @@ export function customGateway(setup: CustomSetup): Gateway {
     } finally {
       underWay.end()
     }
+    const signed = signing?.reply(reply, () => addressed(request, caller)) ?? reply
+    reply = signed instanceof Promise ? await signed : signed
     meter.answered(found.name, reply.status, clock.now() - startedAt)
     reply = withRetryAfter(reply)
     return request.method === 'HEAD' ? await withoutBody(reply) : reply
+  }
+
+  /** The URL of a request as it is signed. */
+  function addressed(request: Request, from: Caller) {
+    const { origin, path } = withoutBase(requestUrl(request), basePath)
+    return { origin: (from.origin ?? origin) + basePath, path }
   }
 
   /** The reply to an error, in the error format of the route. */

@@ -10,6 +10,7 @@ import type { SignIns } from '../x402/sign_in.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
+import type { SignedReplies } from '../http/signed_replies.ts'
 import type { UnpaidWork } from '../http/unpaid_work.ts'
 import type { RequestContext } from './request_context.ts'
 
@@ -53,6 +54,8 @@ export type GatewayContext = {
   readonly newWallet: NewWalletLimit
   /** The operator's limits, lists, margins and maintenance switch. Absent: none are in force. */
   readonly controls?: Controls
+  /** Signs offers and receipts. Absent: they are not signed. */
+  readonly signing?: SignedReplies
   /** Overrides every inline window, in milliseconds. */
   readonly inlineMs?: number
 }

@@ -287,6 +287,11 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     }
   }
 
+  /** The headers with a signed receipt, where receipts are signed. */
+  async function signed(headers: Paidness['headers'], { origin, path }: RequestContext): Promise<Paidness['headers']> {
+    return (await gatewayContext.signing?.headers(headers, `${origin}${path}`, origin)) ?? headers
+  }
+
   /** Records an answer as unpaid when its buyer has it and the payment failed. */
   async function noted(call: Call, paying: Paying, answer: 'whole' | 'streamed'): Promise<Paying> {
     if (paying.kind === 'settled') return paying
@@ -381,6 +386,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
       endpoint: { errorFormat },
       call,
       authorization,
+      requestContext,
     } = working
     const recorded: Uint8Array[] = []
     let size = 0
@@ -433,7 +439,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
               { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
             )
             .catch(unkept)
-        return { comment: commentOf(outcome.headers), isRefused: outcome.isRefused, charge: outcome.charge }
+        const headers = await signed(outcome.headers, requestContext)
+        return { comment: commentOf(headers), isRefused: outcome.isRefused, charge: outcome.charge }
       },
       isLeased: () => gatewayContext.activeCalls.isLeased(call.id),
       renewLease: (signal) => gatewayContext.activeCalls.renewLease(call.id, signal),

@@ -28,6 +28,8 @@ export type GatewayFacts = {
   /** The OpenAPI document. `all` adds endpoints that are not configured, marked `x-available: false`. */
   openapi(origin: string, options?: { readonly all?: boolean }): Promise<string>
   wellKnown(origin: string): string
+  /** The document with the key that signs offers and receipts; undefined where they are not signed. */
+  did(origin: string): string | undefined
   /** The HTML reference page, and its Content-Security-Policy. */
   docs(origin: string): Promise<{ readonly html: string; readonly policy: string }>
 }

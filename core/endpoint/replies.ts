@@ -31,7 +31,7 @@ export type Asking = {
 }
 
 /** Turns the 402 into an HTML page for a person in a browser, with the protocol headers unchanged. */
-export function demandPage(reply: Reply, { resource, label, origin }: Asking): Reply {
+export function demandPage({ toSign: _, ...reply }: Reply, { resource, label, origin }: Asking): Reply {
   const body = JSON.parse(reply.body as string) as Body
   const page = paymentPage({
     url: resource.url,
@@ -64,7 +64,13 @@ export function demand(
   const mirrored = errorFormat === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
   const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
   const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, more)
-  return { status: 402, headers: { ...made.headers, ...headers }, body: made.body }
+  const toSign = { offers: { url: resource.url, list: offers } }
+  return {
+    status: 402,
+    headers: { ...made.headers, ...headers },
+    body: made.body,
+    ...(offers.length > 0 && { toSign }),
+  }
 }
 
 export const publicPrice = (price: Price): Body => ({
@@ -159,27 +165,35 @@ export type Collected = {
 export function result(endpoint: Sold, call: Call, { stored, receipt, label, href, isFirst, raw }: Collected): Reply {
   if (!receipt) return free(endpoint, call, { stored, label, href, ...(raw && { raw }) })
   const payment = { status: isFirst ? 'settled' : 'already_settled', tx_hash: receipt.transaction, network: label }
-  if (endpoint.delivery === 'stream')
-    return answered(stored.made as unknown as StoredAnswer, {
+  if (endpoint.delivery === 'stream') {
+    const reply = answered(stored.made as unknown as StoredAnswer, {
       'x-payment-status': payment.status,
       ...receiptHeaders(receipt),
       ...chargeHeaders(call, receipt),
     })
+    return { ...reply, ...orderedAt(endpoint) }
+  }
   const settlement = { success: true, tx_hash: receipt.transaction, network: label }
-  if (endpoint.delivery === 'inline')
-    return bare(endpoint, call, {
+  if (endpoint.delivery === 'inline') {
+    const reply = bare(endpoint, call, {
       stored,
       href,
       headers: { 'x-payment-status': payment.status, ...receiptHeaders(receipt), ...chargeHeaders(call, receipt) },
       settlement,
     })
+    return { ...reply, ...orderedAt(endpoint) }
+  }
   const fields = resultFields(endpoint, call, { stored, href, settlement, ...(raw && { raw }) })
-  return json(
+  const reply = json(
     200,
     { id: call.id, ...fields, price: priceOf(call), payment },
     { ...PRIVATE, ...receiptHeaders(receipt), ...chargeHeaders(call, receipt), ...effectHeaders(endpoint, stored) },
   )
+  return { ...reply, ...orderedAt(endpoint) }
 }
+
+/** A receipt is for what was ordered, although its job is collected elsewhere. */
+const orderedAt = ({ path }: Sold): Pick<Reply, 'toSign'> => (path.includes('{') ? {} : { toSign: { path } })
 
 const NOT_CHARGED = { 'x-payment-status': 'not_charged' }
 

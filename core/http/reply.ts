@@ -1,10 +1,19 @@
 /** A reply that any host can send. */
+import type { Offer } from '../x402/protocol.ts'
 
 export type Reply = {
   readonly status: number
   /** Frozen when replies share them, so that a host may cache what it derives from them. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
+  /**
+   * What a gateway with a signer signs in this reply: the offers that a 402 makes for a URL, or the path of what a
+   * receipt is for, where it is not the one that was called. Hosts ignore it.
+   */
+  readonly toSign?: {
+    readonly offers?: { readonly url: string; readonly list: readonly Offer[] }
+    readonly path?: string
+  }
 }
 
 /**

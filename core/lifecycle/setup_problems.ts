@@ -59,6 +59,7 @@ const OPTIONS = new Set([
   'allowlists',
   'featureFlags',
   'pollKeys',
+  'signer',
   'operatorToken',
   'basePath',
   'controls',

@@ -15,6 +15,7 @@ export {
 } from './protocol.ts'
 export { type Challenge, challenge, MAX_HEADERS, type Resource } from './challenge.ts'
 export { fits, isSamePaymentMethod, notOnOffer, offerOf, type OfferTerms, type Terms } from './offer.ts'
+export { type Jwk, type OfferSigner, readSigned, type SignedContent } from './offer_receipt.ts'
 export { identifierIn, type PaymentIdentifier } from './payment_identifier.ts'
 export { asNumber, FEE, flatPrice, FLOOR, isBelow, mediaPrice, perToken, piecePrice, withMargin } from './pricing.ts'
 export * from './money.ts'

@@ -180,6 +180,18 @@ function textOf(base64: string): string | undefined {
   }
 }
 
+/** The JSON object in base64 of either alphabet; undefined for anything else. */
+export function decodeObject(base64: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(textOf(base64) ?? '')
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined
+  } catch {
+    return undefined
+  }
+}
+
 /** Public clients call `btoa` on the content of a 402 (contract 1.10), which only accepts Latin-1. */
 export function ascii(text: string): string {
   return text.replace(/[^ -~]/g, '?')

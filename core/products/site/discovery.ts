@@ -2,6 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { free } from '../../endpoint/mod.ts'
 import type { Reply } from '../../http/reply.ts'
+import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import { quoted } from '../../lib/text.ts'
 
@@ -61,7 +62,22 @@ const wellKnown = free({
   answer: ({ origin }, { gateway }) => document(gateway.wellKnown(origin)),
 })
 
-export const discovery = [openapi, wellKnown]
+const did = free({
+  name: 'discovery.did',
+  path: '/.well-known/did.json',
+  summary: 'The key that signs offers and receipts',
+  description: 'The did:web document of this origin. 404 where offers and receipts are not signed.',
+  tag: 'discovery',
+  hidden: true,
+  output: Type.Object({ id: Type.String(), verificationMethod: Type.Array(Type.Object({})) }),
+  answer({ origin }, { gateway }) {
+    const found = gateway.did(origin)
+    if (found !== undefined) return document(found)
+    throw new ApiError('NOT_FOUND', { message: 'This gateway does not sign its offers and receipts.' })
+  },
+})
+
+export const discovery = [openapi, wellKnown, did]
 
 function document(body: string): Reply {
   return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'public, max-age=60' }, body }
