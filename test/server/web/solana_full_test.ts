@@ -82,3 +82,22 @@ describe('the playground of a Solana gateway', () => {
     },
   )
 })
+
+describe("the buyer's page of a Solana gateway", () => {
+  inBrowser('shows what a wallet of the Wallet Standard bought, after it has signed in', async () => {
+    const { page, complaints } = await openPage(browser)
+    await registerWallet(page, solana.buyer.private_key)
+    await page.goto(`${solana.base_url}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Test Solana Wallet' }).click()
+    await page.getByText('Transaction').waitFor()
+    await page.goto(`${solana.base_url}/wallet`, { waitUntil: 'networkidle' })
+    for (const wallet of ['Play wallet', 'Test Solana Wallet']) {
+      await page.getByRole('button', { name: `Sign in with ${wallet}` }).click()
+      await page.locator('table').first().waitFor()
+      expect(await page.locator('main').textContent()).toContain('0.002')
+      await page.reload({ waitUntil: 'networkidle' })
+    }
+    expect(complaints).toEqual([])
+  })
+})

@@ -1,7 +1,8 @@
 /** A browser wallet of a test: it registers as the Wallet Standard says, and signs outside of the page. */
 import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
+import { fromBase58 } from '../../../adapters/chains/solana/transaction.ts'
 import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
-import { signTransaction } from '../../../server/web/pages/wallets/solana_transfer.ts'
+import { signText, signTransaction } from '../../../server/web/pages/wallets/solana_transfer.ts'
 import type { Page } from './browser.ts'
 
 export type TestStandardWallet = {
@@ -24,6 +25,9 @@ export async function registerWallet(page: Page, key: string): Promise<TestStand
     isRefusing = false
     return undefined
   })
+  await page.exposeFunction('testSignText', async (text: string) =>
+    toBase64(fromBase58(await signText(text, key), 64) as Uint8Array),
+  )
   await page.addInitScript(`
     const account = { address: '${address}', publicKey: new Uint8Array(32), chains: ['solana:devnet'], features: [] }
     const encoded = (bytes) => btoa(String.fromCharCode(...bytes))
@@ -49,6 +53,13 @@ export async function registerWallet(page: Page, key: string): Promise<TestStand
             const signed = await window.testSign({ chain, transaction: encoded(transaction) })
             if (!signed) throw Object.assign(new Error('User rejected the request.'), { code: 4001 })
             return [{ signedTransaction: decoded(signed) }]
+          },
+        },
+        'solana:signMessage': {
+          version: '1.1.0',
+          async signMessage({ message }) {
+            const signature = await window.testSignText(new TextDecoder().decode(message))
+            return [{ signedMessage: message, signature: decoded(signature) }]
           },
         },
       },
