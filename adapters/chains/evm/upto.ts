@@ -123,8 +123,11 @@ export function evmUpto(
       return refusedUpto('PAYMENT_UNFUNDED', 'permit2_insufficient_balance', text)
     }
     if (plain.results[0]?.ok || permitted?.results[0]?.ok) {
+      // What open calls may come to together: Permit2 moves no more, and a permit serves one call.
+      const movable = plain.results[0]?.ok ? allowance : upto.amount
       const { block } = seen
-      return { kind: 'valid', balance: usdc(balance), asOf: at.now, ...(block !== undefined && { block }) }
+      const funds = usdc(movable < balance ? movable : balance)
+      return { kind: 'valid', balance: funds, asOf: at.now, ...(block !== undefined && { block }) }
     }
     if (allowance < upto.amount) {
       const text = `Permit2 may move ${allowance} base units of the payer; approve it, or send an ERC-2612 permit for exactly ${upto.amount} (eip2612GasSponsoring)`
@@ -188,28 +191,30 @@ export function evmUpto(
 
   async function send(upto: Upto, { charge, payment, now, hasCallers }: Sending): Promise<Settlement> {
     if (!hasCallers()) return { kind: 'unknown', reason: 'no caller waits for it any more' }
-    const before = await fateOf(upto)
-    if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
-    if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used or expired' }
-    if (before.kind === 'unknown') return before.isUsed ? { kind: 'refused', reason: before.reason } : before
+    const plain = settleCall(upto, charge)
+    const [state, simulated] = await Promise.all([
+      reads.view([bitmapCall(upto), allowanceCall(upto)], { lagSeconds: 0 }),
+      simulate(upto, plain),
+    ])
+    if (state.kind === 'failure') return { kind: 'unknown', reason: `nothing was sent: ${state.reason}` }
+    if (simulated.kind === 'failure') return { kind: 'unknown', reason: `nothing was sent: ${simulated.reason}` }
+    const [bitmap, allowance] = state.results.map((result) => uintIn(result))
+    if (bitmap === undefined || isNonceUsed(bitmap, upto) || BigInt(state.time) > upto.deadline)
+      return await endOf(upto)
     if (reverts.count(upto.from, now) >= MAX_CONTRACT_REVERTS)
       return { kind: 'refused', reason: `too many transfers of ${upto.from} have reverted on chain` }
-    const permit = tokenPermitOf(payment, upto)
-    const allowed = await reads.view([allowanceCall(upto)], { lagSeconds })
-    if (allowed.kind === 'failure') return { kind: 'unknown', reason: `nothing was sent: ${allowed.reason}` }
-    const allowance = uintIn(allowed.results[0]) ?? 0n
-    const used = allowance < charge ? permit : undefined
-    const call = settleCall(upto, charge, used)
-    const seen = await simulate(upto, call)
+    const permit = simulated.results[0]?.ok ? undefined : tokenPermitOf(payment, upto)
+    const call = permit ? settleCall(upto, charge, permit) : plain
+    const seen = permit ? await simulate(upto, call) : simulated
     if (seen.kind === 'failure') return { kind: 'unknown', reason: `nothing was sent: ${seen.reason}` }
     if (!seen.results[0]?.ok) {
-      const short = allowance < charge && !permit ? `; Permit2 may move ${allowance} base units` : ''
+      const short = (allowance ?? 0n) < charge ? `; Permit2 may move ${allowance} base units of the payer` : ''
       return {
         kind: 'refused',
         reason: `nothing was sent: the settlement of ${charge} base units would revert${short}`,
       }
     }
-    const sent = await relayer.send({ ...call, gas: used ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS }, now)
+    const sent = await relayer.send({ ...call, gas: permit ? SETTLE_WITH_PERMIT_GAS : SETTLE_GAS }, now)
     if (sent.kind === 'rejected') return { kind: 'unavailable', reason: `nothing was sent: ${sent.reason}` }
     if (sent.kind === 'mined') {
       const receipt = transferIn(sent.receipt, upto, network)
@@ -224,6 +229,15 @@ export function evmUpto(
     return mayLand
       ? { kind: 'unknown', reason: 'the transaction was lost, and may still be mined' }
       : { kind: 'refused', reason: 'the transfer reverted: nothing moved' }
+  }
+
+  /** The outcome of an authorization that can no longer be sent. */
+  async function endOf(upto: Upto): Promise<Settlement> {
+    const found = await fateOf(upto)
+    if (found.kind === 'paid') return { kind: 'settled', receipt: found.receipt }
+    if (found.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used or expired' }
+    if (found.kind === 'open') return { kind: 'unknown', reason: 'nothing was sent: the node is behind' }
+    return found.isUsed ? { kind: 'refused', reason: found.reason } : found
   }
 
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {

@@ -3,7 +3,7 @@ import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { DONE, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { chargeOf, withMargin } from '../../../core/payment/control/margin.ts'
 import { usdc } from '../../../core/x402/money.ts'
-import type { Fields } from '../../../core/mod.ts'
+import { type Fields, gateway } from '../../../core/mod.ts'
 import { decodeHeader, read } from '../../kit.ts'
 import { COMPLETIONS, deltaChunk, HELLO, reading, SKY, STREAM, streaming, table } from './stream_kit.ts'
 
@@ -93,6 +93,22 @@ describe('a buyer whose scheme charges by use', () => {
     expect([response.status, response.headers.get('x-payment-settled')]).toEqual([200, 'false'])
     await clock.advance(60_000)
     await restart().maintain()
+    expect(before - alice.balance()).toBe(CHARGE)
+  })
+
+  test('is charged by the replica that may send it, where another one has answered (contract 1.75)', async () => {
+    const chain = metered()
+    const elsewhere = async () => ({ kind: 'unavailable', reason: 'another replica has the key' }) as const
+    const { post, signed, alice, clock, ports, idle } = await table(undefined, {
+      chain: { ...chain, settle: elsewhere },
+    })
+    const before = alice.balance()
+    const response = await post(SKY, { payment: await signed(SKY) })
+    expect([response.status, response.headers.get('x-payment-settled')]).toEqual([200, 'false'])
+    await idle()
+    const right = gateway({ ports: { ...ports, chain }, label: 'base-sepolia', workerId: 'right' })
+    await clock.advance(60_000)
+    await right.maintain()
     expect(before - alice.balance()).toBe(CHARGE)
   })
 

@@ -35,7 +35,11 @@ const TYPES = {
 } as const
 const TOKEN = parseAbi(['function approve(address spender, uint256 value) returns (bool)'])
 
-type Harness = UptoHarness & { readonly chain: EvmChain; readonly config: EvmConfig }
+type Harness = Omit<UptoHarness, 'payer'> & {
+  readonly chain: EvmChain
+  readonly config: EvmConfig
+  payer(balance?: bigint, allowance?: bigint): Promise<string>
+}
 
 async function harness(change: Partial<EvmConfig> = {}): Promise<Harness> {
   const relayerKey = chainWorld.key()
@@ -73,12 +77,12 @@ async function harness(change: Partial<EvmConfig> = {}): Promise<Harness> {
     config,
     offer,
     now: chainWorld.now,
-    async payer(balance = 1_000_000n) {
+    async payer(balance = 1_000_000n, allowance = 2n ** 255n) {
       const account = privateKeyToAccount(chainWorld.key())
       accounts.set(account.address, account)
       await chainWorld.setBalance(account.address, balance)
       await chainWorld.ask('anvil_setBalance', account.address, toHex(10n ** 18n))
-      await send(account, ASSET, { abi: TOKEN, functionName: 'approve', args: [PERMIT2, 2n ** 255n] })
+      await send(account, ASSET, { abi: TOKEN, functionName: 'approve', args: [PERMIT2, allowance] })
       return account.address
     },
     async sign(from, signing: UptoSigning = {}) {
@@ -155,6 +159,21 @@ describe('several keys', () => {
     })
     h.chain.close()
     other.chain.close()
+  })
+})
+
+describe('the funds of a wallet', () => {
+  const at = (h: Harness) => ({ now: h.now(), signal: AbortSignal.timeout(10_000) })
+
+  test('are no more than Permit2 may move, so that open calls together are covered', async () => {
+    const h = await harness()
+    const payer = await h.payer(1_000_000n, 15_000n)
+    expect(await h.chain.verify(await h.sign(payer), h.offer, at(h))).toMatchObject({ kind: 'valid', balance: 15_000n })
+    const poor = await h.payer(1_000_000n, 9_999n)
+    const verdict = await h.chain.verify(await h.sign(poor), h.offer, at(h))
+    expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
+    expect(verdict.kind === 'refused' && verdict.reason).toContain('invalid_permit2_allowance_required')
+    h.chain.close()
   })
 })
 
