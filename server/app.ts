@@ -12,6 +12,7 @@ import type { ServerLog } from './log.ts'
 import { MCP, mcpEndpoint, type McpEndpoint } from './mcp/mod.ts'
 import { CONSOLE, type ConsoleApi } from './operator/console.ts'
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
+import { ASSETS } from './web/bundle.ts'
 import { isPage, webPages } from './web/mod.ts'
 import manifest from '../package.json' with { type: 'json' }
 
@@ -121,7 +122,8 @@ export function app({
     const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
-    const made = isPage(path) && isPublic(target.gateway) ? pages(request, { path, origin: caller.origin }) : undefined
+    const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
+    const made = isPage(path) && isServed ? pages(request, { path, origin: caller.origin }) : undefined
     if (made) return made
     if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
     const reply = target.gateway.handle(request, caller)

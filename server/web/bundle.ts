@@ -9,6 +9,8 @@ type Page = {
   readonly path: string
   readonly title: string
   readonly about: string
+  /** Whether it has a `styles.css` of its own. */
+  readonly hasStyles?: true
   /** Served only where there is an operator's token. */
   readonly isForOperator?: true
 }
@@ -38,6 +40,7 @@ export const PAGES: readonly Page[] = [
     path: '/console',
     title: 'Console · Farebox',
     about: 'For the operator of this gateway: revenue, calls, accounts and controls.',
+    hasStyles: true,
     isForOperator: true,
   },
 ]
@@ -74,7 +77,13 @@ const TYPES: Readonly<Record<string, string>> = {
 /** Bundles every page. Throws with the compiler's output when a source does not compile. */
 export async function bundle(): Promise<readonly WebFile[]> {
   const { success, outputs, logs } = await Bun.build({
-    entrypoints: [join(SOURCES, 'lib/styles.css'), ...PAGES.map(({ name }) => join(SOURCES, name, 'page.tsx'))],
+    entrypoints: [
+      join(SOURCES, 'lib/styles.css'),
+      ...PAGES.flatMap(({ name, hasStyles }) => [
+        join(SOURCES, name, 'page.tsx'),
+        ...(hasStyles ? [join(SOURCES, name, 'styles.css')] : []),
+      ]),
+    ],
     root: SOURCES,
     target: 'browser',
     format: 'esm',
@@ -93,17 +102,24 @@ export async function bundle(): Promise<readonly WebFile[]> {
       body: await output.text(),
     })),
   )
-  const assetOf = (prefix: string) => assets.find(({ path }) => path.startsWith(`${ASSETS}${prefix}-`))?.path ?? ''
+  const assetOf = (name: string, type: 'js' | 'css') =>
+    assets.find(({ path }) => path.startsWith(`${ASSETS}${name}-`) && path.endsWith(`.${type}`))?.path ?? ''
   const pages = PAGES.map((page) => ({
     path: page.path,
     type: 'text/html; charset=utf-8',
-    body: shell(page, { script: assetOf(page.name), styles: assetOf('lib') }),
+    body: shell(page, {
+      script: assetOf(page.name, 'js'),
+      styles: [assetOf('lib', 'css'), ...(page.hasStyles ? [assetOf(page.name, 'css')] : [])],
+    }),
   }))
   return [...pages, ...assets]
 }
 
 /** The document around a page, which its script fills. */
-function shell({ title, about }: Page, { script, styles }: { readonly script: string; readonly styles: string }) {
+function shell(
+  { title, about }: Page,
+  { script, styles }: { readonly script: string; readonly styles: readonly string[] },
+) {
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -114,7 +130,7 @@ function shell({ title, about }: Page, { script, styles }: { readonly script: st
 <title>${title}</title>
 <meta name="description" content="${about}">
 <link rel="icon" href="/favicon.ico">
-<link rel="stylesheet" href="${styles}">
+${styles.map((path) => `<link rel="stylesheet" href="${path}">`).join('\n')}
 <script type="module" src="${script}"></script>
 </head>
 <body>

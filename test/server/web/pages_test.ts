@@ -32,7 +32,8 @@ describe('a page', () => {
     const assets = html.flatMap(({ body }) =>
       [...body.matchAll(/(?:href|src)="(\/web\/[^"]+)"/g)].map(([, path]) => path),
     )
-    expect(assets.length).toBe(2 * PAGES.length)
+    const own = PAGES.filter(({ hasStyles }) => hasStyles).length
+    expect(assets.length).toBe(2 * PAGES.length + own)
     for (const path of assets) {
       const reply = await get(path ?? '')
       expect(reply?.status).toBe(200)
