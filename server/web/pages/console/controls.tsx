@@ -78,9 +78,9 @@ export function ControlsPage() {
         <>
           <Maintenance state={read.value.maintenance} onChange={setChange} />
           <div class="lists">
-          {KINDS.map((kind) => (
-            <List key={kind.name} kind={kind} entries={read.value?.[kind.name] ?? {}} onChange={setChange} />
-          ))}
+            {KINDS.map((kind) => (
+              <List key={kind.name} kind={kind} entries={read.value?.[kind.name] ?? {}} onChange={setChange} />
+            ))}
           </div>
         </>
       )}

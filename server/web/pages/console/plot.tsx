@@ -128,7 +128,13 @@ function optionsOf(
     },
     axes: [
       { ...axis, space: 64, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => tickOf(tick, unit)) },
-      { ...axis, size: 62, space: 36, ...(isCount && { incrs: WHOLE }), values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : print(tick))) },
+      {
+        ...axis,
+        size: 62,
+        space: 36,
+        ...(isCount && { incrs: WHOLE }),
+        values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : print(tick))),
+      },
     ],
     series: [
       { label: unit === 'hour' ? 'Hour' : 'Day', value: (_, time) => (time === null ? '–' : dateOf(time, unit)) },
@@ -152,7 +158,9 @@ function optionsOf(
 }
 
 /** Steps of an axis of whole numbers. */
-const WHOLE = [1, 2, 5].flatMap((each) => Array.from({ length: 9 }, (_, zeros) => each * 10 ** zeros)).toSorted((a, b) => a - b)
+const WHOLE = [1, 2, 5]
+  .flatMap((each) => Array.from({ length: 9 }, (_, zeros) => each * 10 ** zeros))
+  .toSorted((a, b) => a - b)
 
 const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
 const months = new Intl.DateTimeFormat('en-GB', { month: 'short', year: 'numeric', timeZone: 'UTC' })
