@@ -12,7 +12,7 @@ import { wellKnown } from './well_known.ts'
 export type Documents = {
   /** The endpoints that are available as the gateway is configured. */
   offered(): readonly Endpoint[]
-  readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing'>
+  readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing' | 'llms' | 'llmsFull'>
   /** The `bazaar` extension of an endpoint; undefined for one that indexers must not call. */
   bazaar(endpoint: Sold | Free): Bazaar | undefined
 }
@@ -40,6 +40,10 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
     return { ...rest, text: docsPage(await described(), { ...facts, origin: PLACEHOLDER_ORIGIN }) }
   }, key)
   const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
+  // Few read them, so they are written for the first reader.
+  const llms = memoized(async () => (await import('./llms.ts')).llmsText(offered(), PLACEHOLDER_ORIGIN, facts), key)
+  const llmsFull = memoized(async () => (await import('./llms.ts')).llmsFullText(await described(), facts), key)
+  const at = (origin: string) => (text: string) => text.replaceAll(PLACEHOLDER_ORIGIN, () => origin)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
     offered,
@@ -51,6 +55,8 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
         return { html: text.replaceAll(PLACEHOLDER_ORIGIN, () => escape(origin)), policy: DOCS_POLICY }
       },
       wellKnown: (origin) => listed().replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),
+      llms: async (origin) => at(origin)(await llms()),
+      llmsFull: async (origin) => at(origin)(await llmsFull()),
       pricing: () => priceList(offered(), facts),
     },
     bazaar(endpoint) {

@@ -92,6 +92,7 @@ function links(origin: string): Reply {
       openapi: `${origin}/openapi.json`,
       prices: `${origin}/api/pricing`,
       models: `${origin}/api/v1/models`,
+      llms: `${origin}/llms.txt`,
       x402: `${origin}/.well-known/x402`,
       mcp: `${origin}/mcp`,
       reference: `${origin}/docs`,

@@ -77,7 +77,32 @@ const did = free({
   },
 })
 
-export const discovery = [openapi, wellKnown, did]
+const llms = free({
+  name: 'discovery.llms',
+  path: '/llms.txt',
+  summary: 'What is sold here, for language models',
+  description: 'A short page in Markdown that leads to everything else (llmstxt.org).',
+  tag: 'discovery',
+  produces: 'text/markdown',
+  answer: async ({ origin }, { gateway }) => text(await gateway.llms(origin)),
+})
+
+const llmsFull = free({
+  name: 'discovery.llms_full',
+  path: '/llms-full.txt',
+  summary: 'Every route with its fields, price and errors, for language models',
+  description: 'The OpenAPI document as one text in Markdown.',
+  tag: 'discovery',
+  produces: 'text/markdown',
+  answer: async ({ origin }, { gateway }) => text(await gateway.llmsFull(origin)),
+})
+
+export const discovery = [openapi, wellKnown, did, llms, llmsFull]
+
+function text(body: string): Reply {
+  const headers = { 'content-type': 'text/markdown; charset=utf-8', 'cache-control': 'public, max-age=60' }
+  return { status: 200, headers, body }
+}
 
 function document(body: string): Reply {
   return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'public, max-age=60' }, body }

@@ -43,6 +43,9 @@ export function Layout(props: { path: string; isTestMoney: boolean; children: Co
             <a href="/openapi.json">openapi.json</a>
           </li>
           <li>
+            <a href="/llms.txt">llms.txt</a>
+          </li>
+          <li>
             <a href="/api/pricing">prices</a>
           </li>
           <li>

@@ -53,7 +53,7 @@ export function History({ signedIn, calls, hasMore, isBusy, onMore, onLeave }: S
       {calls.length > 0 && (
         <>
           <Calls calls={calls} isBusy={step !== ''} onShow={show} />
-          <p class="row">
+          <p class="row actions">
             {hasMore && (
               <button type="button" disabled={isBusy} onClick={onMore}>
                 Older calls
