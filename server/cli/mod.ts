@@ -18,6 +18,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   payments: () => import('./payments.ts'),
   payment: () => import('./payment.ts'),
   reconcile: () => import('./reconcile.ts'),
+  verify: () => import('./verify.ts'),
 }
 
 /** Runs `farebox ARGS`. Resolves with the exit code, or with undefined while the process goes on. */
@@ -79,8 +80,8 @@ Options:
   --env-file F   for every command: read variables from lines NAME=value of a file (FAREBOX_ENV_FILE); those of the
                  environment come first
 
-Without a command, farebox starts the gateway. Exit codes: 0 done, 1 failed (check, keys and reconcile: or found
-something), 2 wrong usage.
+Without a command, farebox starts the gateway. Exit codes: 0 done, 1 failed (check, keys, reconcile and verify: or
+found something), 2 wrong usage.
 
 Examples:
   farebox                    start a devnet, or what farebox.toml configures

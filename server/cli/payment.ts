@@ -2,7 +2,7 @@
 import type { Payment, PaymentRow } from '../operator/payment.ts'
 import { isWallet, type WalletReport } from '../operator/payments.ts'
 import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
-import { paymentSource } from './payment_source.ts'
+import { paymentSource } from './lib/payment_source.ts'
 import { table } from './payments.ts'
 
 const options = { json: { type: 'boolean' }, url: { type: 'string' }, config: { type: 'string' } } as const

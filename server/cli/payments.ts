@@ -2,7 +2,7 @@
 import { type PaymentRow, STATUSES } from '../operator/payment.ts'
 import { csvOf, MAX_LIMIT, readFilter } from '../operator/payments.ts'
 import { type Command, overridden, readOptions, UsageError } from './command.ts'
-import { type PaymentFields, paymentSource, type PaymentSource } from './payment_source.ts'
+import { type PaymentFields, paymentSource, type PaymentSource } from './lib/payment_source.ts'
 
 const text = { type: 'string' } as const
 const flag = { type: 'boolean' } as const

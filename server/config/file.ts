@@ -150,6 +150,11 @@ export const File = Type.Object(
       Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
       { usual: 'one generated key, kept in the database' },
     ),
+    signing_key: setting(
+      'Signs offers and receipts (`offer-receipt`): a private Ed25519 or P-256 key as PEM or JWK, or an Ed25519 seed of 64 hex digits. It moves no money. Needs `public_origin`.',
+      Type.String({ minLength: 64, maxLength: 4_000 }),
+      { usual: 'offers and receipts are not signed; on devnet a key of its own' },
+    ),
     chat_receipt_seconds: setting(
       'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
       Type.Number({ minimum: 0, maximum: 60, default: 10 }),
@@ -222,6 +227,7 @@ export const variables: Readonly<Record<string, string>> = {
   LEASE_SECONDS: 'lease_seconds',
   LOG_LEVEL: 'log_level',
   POLL_KEYS: 'poll_keys',
+  SIGNING_KEY: 'signing_key',
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   NEW_WALLET_CALLS: 'new_wallet_calls',
   NEW_WALLET_USDC: 'new_wallet_usdc',

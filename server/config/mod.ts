@@ -8,7 +8,7 @@ import { dirname, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
 import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
-import type { CatalogRow, Retention } from '../../core/mod.ts'
+import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { DEFAULT_DIR, type File, readSettings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
@@ -20,6 +20,7 @@ import { type AudioConfig, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services } from './services.ts'
 import { resolveRetention } from './retention.ts'
 import { resolveRows } from './rows.ts'
+import { readSigningKey } from '../signing_key.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
 import { resolveVideos, type ServedVideos } from './video.ts'
 import { readTelemetry, type TelemetryConfig } from '../signals/otel_config.ts'
@@ -77,6 +78,8 @@ export type Config = Services & {
   readonly retention: Retention
   /** In hex, newest first; undefined when storage keeps one. */
   readonly pollKeys: readonly string[] | undefined
+  /** Signs offers and receipts; undefined when they are not signed. */
+  readonly signingKey: Jwk | undefined
   /** Vendors that are configured by a key in the environment alone. */
   readonly environmentVendors: readonly string[]
   /** How long a finished answer waits for its settlement. */
@@ -254,6 +257,13 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     )
   if (file.alert_webhook_secret !== undefined && file.alert_webhook_url === undefined)
     mistakes.push('alert_webhook_secret: has no effect without alert_webhook_url')
+  const signingKey = file.signing_key === undefined ? undefined : readSigningKey(file.signing_key)
+  if (file.signing_key !== undefined && !signingKey)
+    mistakes.push(
+      'signing_key: must be a private Ed25519 or P-256 key, as PEM, JWK, or 64 hex digits; make one with openssl genpkey -algorithm ed25519',
+    )
+  if (signingKey && file.public_origin === undefined && gateways.some(({ publicOrigin }) => publicOrigin === undefined))
+    mistakes.push('signing_key: needs public_origin, because a signature speaks for a host')
   const telemetry = readTelemetry(env, mistakes)
   const retention = resolveRetention(file.retention ?? {}, mistakes)
   const isDevnet = gateways.length === 0
@@ -314,6 +324,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       featureFlags: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
       retention,
       pollKeys: file.poll_keys,
+      signingKey,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
       newWallet: { calls: file.new_wallet_calls ?? 2, worth: roundUp(dollars(file.new_wallet_usdc ?? '0.05')) },

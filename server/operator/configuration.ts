@@ -24,6 +24,7 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       alert_webhook_url: hostOf(config.alertWebhook?.url),
       alert_webhook_secret: secret(config.alertWebhook?.secret),
       telemetry: config.telemetry ? 'on' : 'off',
+      signing_key: config.signingKey ? 'set' : 'not set',
       poll_keys: config.pollKeys ? `set (${config.pollKeys.length})` : 'kept by the storage',
     }),
     section('Storage', {

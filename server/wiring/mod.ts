@@ -1,5 +1,6 @@
 /** Builds the ports of every gateway from the configuration. Only the files of this folder name concrete adapters. */
 import { randomBytes, systemClock } from '../../adapters/local.ts'
+import { offerSigner } from '../../adapters/offer_signer.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
@@ -11,6 +12,7 @@ import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
 import {
+  type Jwk,
   type Catalog,
   catalog,
   type Chain,
@@ -43,6 +45,7 @@ import { storageProbe } from '../../core/ports/storage_probe.ts'
 import { StartError } from '../start_error.ts'
 import { chains, type WatchedAccounts } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'
+import { devnetSigningKey } from '../signing_key.ts'
 import { affordable, tellWhyNoDeposits } from './services.ts'
 import { ownProducts, ownProtocols } from './own_files.ts'
 import { tokenThread } from './token_thread.ts'
@@ -135,6 +138,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const timed: Timed = telemetry ? (name, vendor) => telemetry.timed(name, metered(name, vendor)) : metered
   const opening = { log, clock, undo, timed }
   const rows = devnet ? devnet.gateways : config.gateways
+  const signingKey = config.signingKey ?? (devnet && devnetSigningKey(devnet.evm.relayerKey))
   const own = await ownProducts(config)
   const vendors = vendorsOf(config, {
     ...opening,
@@ -205,7 +209,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         controls: control,
         ...(sold && { endpoints: sold }),
         ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
-        ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog) }),
+        ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog), signingKey }),
       }),
     )
     gateways.push({ gateway: built, config: row })
@@ -327,7 +331,7 @@ const MINUTE_MS = 60_000
 function gatewaySettings(
   config: Config,
   row: GatewayConfig,
-  { workerId, catalog }: { workerId: string; catalog: Catalog },
+  { workerId, catalog, signingKey }: { workerId: string; catalog: Catalog; signingKey: Jwk | undefined },
 ) {
   return {
     name: row.name,
@@ -361,6 +365,7 @@ function gatewaySettings(
     ...(config.contact !== undefined && { contact: config.contact }),
     ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
     ...(config.pollKeys && { pollKeys: config.pollKeys }),
+    ...(signingKey && { signer: offerSigner(signingKey) }),
   }
 }
 

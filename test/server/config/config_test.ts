@@ -47,6 +47,7 @@ describe('defaults', () => {
       featureFlags: {},
       retention,
       pollKeys: undefined,
+      signingKey: undefined,
       environmentVendors: [],
       receiptMs: 10_000,
       newWallet: { calls: 2, worth: usdc(50_000n) },

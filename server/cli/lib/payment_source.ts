@@ -1,7 +1,7 @@
 /** Where the commands read payments: the database beside the gateway, or the operator API of a running one. */
-import { readConfig } from '../config/mod.ts'
-import type { Environment } from '../config/settings.ts'
-import type { Payment } from '../operator/payment.ts'
+import { readConfig } from '../../config/mod.ts'
+import type { Environment } from '../../config/settings.ts'
+import type { Payment } from '../../operator/payment.ts'
 import {
   findPayments,
   listPayments,
@@ -9,9 +9,9 @@ import {
   readFilter,
   walletReport,
   type WalletReport,
-} from '../operator/payments.ts'
-import { openLedger } from '../wiring/ledger.ts'
-import { CommandError } from './command.ts'
+} from '../../operator/payments.ts'
+import { openLedger } from '../../wiring/ledger.ts'
+import { CommandError } from '../command.ts'
 
 export type PaymentSource = {
   list(fields: PaymentFields): Promise<Page>

@@ -1,0 +1,144 @@
+/** `farebox verify`: checks signed offers and receipts without a network. */
+import { readFileSync } from 'node:fs'
+import type { Jwk, SignedContent } from '../../core/mod.ts'
+import { readPublicKey } from '../signing_key.ts'
+import { openSigned } from '../wiring/signatures.ts'
+import { type Command, CommandError, readOptions, UsageError } from './command.ts'
+
+const options = { key: { type: 'string' }, json: { type: 'boolean' } } as const
+
+export const command: Command = {
+  name: 'verify',
+  summary: 'check a signed offer or receipt against the key of its gateway',
+  help: `Checks signed offers and receipts (the extension offer-receipt) without a network. The key is the gateway's
+/.well-known/did.json, saved while you trusted it, or its public key as PEM or JWK. A document also shows which host
+the key speaks for; a bare key shows only who signed.
+
+Usage: farebox verify FILE|- --key FILE [--json]
+
+FILE is the body of a 402, a PAYMENT-RESPONSE or PAYMENT-REQUIRED header, an offer or a receipt, or its signature alone;
+- reads standard input.
+
+Options:
+  --key FILE  the did.json of the gateway, or its public key
+  --json      print one JSON array: kind, valid, problem, key, fields
+
+Exit codes: 0 every signature is valid, 1 one is not or there is none, 2 wrong usage.
+
+Examples:
+  farebox verify receipt.json --key did.json
+  curl -s https://ai.example/.well-known/did.json > did.json`,
+  async run(args, io) {
+    const { values, positionals } = readOptions(args, options, 1)
+    const [file] = positionals
+    if (file === undefined) throw new UsageError('name the FILE to check, or - for standard input')
+    if (values.key === undefined) throw new UsageError('--key FILE is missing: the did.json of the gateway, or its key')
+    if (file === '-' && values.key === '-') throw new UsageError('only one of FILE and --key can be standard input')
+    const trusted = trustedIn(contentsOf(values.key))
+    if (!trusted) throw new CommandError(`${values.key} is neither a DID document nor an Ed25519 or P-256 public key`)
+    const signatures = signaturesIn(contentsOf(file))
+    if (signatures.length === 0) throw new CommandError(`${file} has no signed offer or receipt`)
+    const verdicts = await Promise.all(signatures.map((signature) => judged(signature, trusted)))
+    if (values.json) io.out(JSON.stringify(verdicts, null, 2))
+    else for (const verdict of verdicts) io.out(lineOf(verdict))
+    return verdicts.every(({ valid }) => valid) ? 0 : 1
+  },
+}
+
+/** The keys to check against, by name; a key without a document has none. */
+type Trusted = { readonly id?: string; readonly keys: ReadonlyMap<string | undefined, Jwk> }
+
+type Verdict = {
+  readonly kind: SignedContent['kind'] | 'unknown'
+  readonly valid: boolean
+  readonly problem?: string
+  readonly key?: string
+  readonly fields?: SignedContent['fields']
+}
+
+async function judged(signature: string, trusted: Trusted): Promise<Verdict> {
+  const opened = openSigned(signature)
+  if (!opened) return { kind: 'unknown', valid: false, problem: 'it is no JWS of an offer or a receipt' }
+  const { kind, keyId, fields } = opened.content
+  const problem = await problemOf(opened, trusted)
+  return { kind, valid: problem === undefined, ...(problem !== undefined && { problem }), key: keyId, fields }
+}
+
+async function problemOf(
+  { content: { keyId, fields }, isOf }: NonNullable<ReturnType<typeof openSigned>>,
+  { id, keys }: Trusted,
+): Promise<string | undefined> {
+  const key = keys.get(id === undefined ? undefined : keyId)
+  if (!key) return `the document has no key ${keyId}`
+  if (!(await isOf(key))) return 'the signature is not of this key, or what it signs was changed'
+  if (id === undefined) return undefined
+  const host = hostOf(fields.resourceUrl)
+  if (host === undefined || !isFor(id, host)) return `${id} may not speak for ${String(fields.resourceUrl)}`
+  return undefined
+}
+
+/** `did:web` names the host, with its port, before any path. */
+const isFor = (id: string, host: string): boolean => id.split(':')[2] === encodeURIComponent(host)
+const hostOf = (url: unknown): string | undefined => (typeof url === 'string' ? URL.parse(url)?.host : undefined)
+
+function lineOf({ kind, valid, problem, key, fields = {} }: Verdict): string {
+  const text = Object.entries(fields)
+    .filter(([name]) => name !== 'version')
+    .map(([name, value]) => `${name} ${typeof value === 'number' ? dated(value) : String(value)}`)
+  return [`${valid ? 'valid' : 'NOT VALID'} ${kind}`, problem, ...text, key && `key ${key}`]
+    .filter((part) => part !== undefined)
+    .join('\n  ')
+}
+
+const dated = (seconds: number): string =>
+  Math.abs(seconds) < 8e12 ? new Date(seconds * 1000).toISOString() : String(seconds)
+
+function contentsOf(file: string): string {
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8').trim()
+  } catch (error) {
+    throw new CommandError(`${file} cannot be read (${(error as { code?: string }).code})`)
+  }
+}
+
+function trustedIn(text: string): Trusted | undefined {
+  const document = parsed(text) as DidDocument | undefined
+  if (!Array.isArray(document?.verificationMethod)) {
+    const key = readPublicKey(text)
+    return key && { keys: new Map([[undefined, key]]) }
+  }
+  if (typeof document.id !== 'string' || !document.id.startsWith('did:web:')) return undefined
+  const asserting = Array.isArray(document.assertionMethod) ? document.assertionMethod : []
+  const keys = document.verificationMethod.flatMap(({ id, publicKeyJwk }) =>
+    typeof id === 'string' && publicKeyJwk && asserting.includes(id) ? [[id, publicKeyJwk] as const] : [],
+  )
+  return { id: document.id, keys: new Map(keys) }
+}
+
+type DidDocument = {
+  readonly id?: unknown
+  readonly assertionMethod?: unknown
+  readonly verificationMethod?: readonly { readonly id?: unknown; readonly publicKeyJwk?: Jwk }[]
+}
+
+/** Signatures wherever they are in a body, a header or an artifact. */
+function signaturesIn(text: string): readonly string[] {
+  if (/^[\w-]+\.[\w-]+\.[\w-]*$/.test(text)) return [text]
+  const value = parsed(text) ?? parsed(Buffer.from(text, 'base64').toString())
+  return [...signaturesOf(value)]
+}
+
+function* signaturesOf(value: unknown): Generator<string> {
+  if (typeof value !== 'object' || value === null) return
+  const { format, signature } = value as { format?: unknown; signature?: unknown }
+  if (format === 'jws' && typeof signature === 'string') yield signature
+  else for (const member of Object.values(value)) yield* signaturesOf(member)
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
