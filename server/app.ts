@@ -6,6 +6,7 @@ import { isBrowser } from '../core/http/browser_402.ts'
 import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
+import { documentCompression, isDocument } from './compression.ts'
 import { corsHeaders, isPreflight, preflightReply } from './cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
@@ -63,6 +64,7 @@ export function app({
   const headersFor = corsHeaders()
   const tools = new Map<Gateway, McpEndpoint>()
   const pages = webPages()
+  const compressed = documentCompression()
   let isProxyReported = false
 
   async function serve(request: Request, peer: Address): Promise<Response> {
@@ -127,6 +129,7 @@ export function app({
     if (made) return made
     if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
     const reply = target.gateway.handle(request, caller)
+    if (isDocument(path)) return reply.then((document) => compressed(request, path, document))
     return isBrowser(request.headers) && isPublic(target.gateway)
       ? reply.then((made) => pages.payable(request, made))
       : reply
