@@ -2,7 +2,7 @@
  * Sums of calls by hour and day in Postgres: the migrations that have them kept, and how they are read. What counts is
  * in core/payment/reports/call_totals.ts.
  */
-import { and, eq, gt, gte, lt, sql } from 'drizzle-orm'
+import { and, eq, gte, lt, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { byTime, DAY_MS, HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import type { CallTotal, CallTotalsQuery, LedgerReads } from '../../../core/ports/mod.ts'
@@ -112,7 +112,7 @@ export const callTotalsSteps: readonly Migration[] = [
     name: 'spend totals by day',
     suitsOlder: true,
     index: 'spend_totals_by_day',
-    sql: 'CREATE INDEX CONCURRENTLY spend_totals_by_day ON spend_totals (day, gateway, endpoint, model, payer);',
+    sql: 'CREATE INDEX CONCURRENTLY spend_totals_by_day ON spend_totals (day, payer, gateway, endpoint, model);',
   },
   {
     name: 'payments in doubt',
@@ -188,7 +188,6 @@ const buyers = rows(
         gte(spendTotals.day, given('since', spendTotals.day)),
         lt(spendTotals.day, given('until', spendTotals.day)),
         isOneOf(spendTotals),
-        gt(spendTotals.calls, 0),
       ),
     )
     .groupBy(spendTotals.day)

@@ -56,7 +56,7 @@ export const callTotalsStep: Migration = {
       rest INTEGER NOT NULL,
       PRIMARY KEY (unit, at, gateway, endpoint, model, outcome, up_to_ms, part)
     ) WITHOUT ROWID;
-    CREATE INDEX spend_totals_by_day ON spend_totals (day, gateway, endpoint, model, payer);
+    CREATE INDEX spend_totals_by_day ON spend_totals (day, payer, gateway, endpoint, model);
     CREATE INDEX calls_in_doubt ON calls (created_at, id) WHERE payment_status in ('settling', 'unresolved');
     CREATE TRIGGER calls_total_again AFTER UPDATE OF work_status ON calls
       WHEN OLD.work_status IN ('completed', 'failed') AND NEW.work_status <> OLD.work_status
@@ -100,7 +100,7 @@ const callTotalsBy = (name: string) => `
 const BUYERS_BY_DAY = `
   SELECT day, count(DISTINCT payer) FROM spend_totals
   WHERE day >= ? AND day < ? AND gateway = coalesce(?, gateway) AND endpoint = coalesce(?, endpoint)
-    AND model = coalesce(?, model) AND calls > 0
+    AND model = coalesce(?, model)
   GROUP BY day ORDER BY day`
 
 /** The model stands with a colon before it, because an empty name is not the same as none. */
@@ -121,28 +121,59 @@ export function totalsReads(
     endpoint: database.prepare(callTotalsBy('endpoint')),
     model: database.prepare(callTotalsBy("CASE model WHEN '' THEN NULL ELSE model END")),
   }
+  const firstAt = database.prepare('SELECT min(at) FROM call_totals WHERE unit = ? AND at >= ?')
   const buyers = database.prepare(BUYERS_BY_DAY)
-  return {
-    callTotals: ({ unit, since, until, by, ...names }) =>
-      read(() =>
-        statements[by ?? 'all']
-          .values(unit === 'hour' ? HOUR_MS : DAY_MS, since, until, ...named(names))
-          .map(([at, name, outcome, upToMs, calls, billions, rest]) => ({
-            at: Number(at),
-            name: by === 'model' && name !== null ? String(name).slice(1) : (name as string | null),
-            outcome: outcome as CallTotal['outcome'],
-            upToMs: Number(upToMs),
-            calls: Number(calls),
-            spent: usdc(BigInt(String(billions)) * BILLION + BigInt(String(rest))),
-          }))
-          .toSorted(byTime),
-      ),
+  const firstDay = database.prepare('SELECT min(day) FROM spend_totals WHERE day >= ?')
 
-    buyersByDay: ({ since, until, ...names }) =>
-      read(() =>
-        buyers
-          .values(Math.ceil(since / DAY_MS), Math.ceil(until / DAY_MS), ...named(names))
-          .map(([day, count]) => ({ at: Number(day) * DAY_MS, buyers: Number(count) })),
-      ),
+  return {
+    async callTotals({ unit, since, until, by, ...names }) {
+      const step = unit === 'hour' ? HOUR_MS : DAY_MS
+      const found = await inSteps(since, until, {
+        size: CHUNK * step,
+        first: (from) => firstAt.values(step, from),
+        rows: (from, to) => statements[by ?? 'all'].values(step, from, to, ...named(names)),
+      })
+      return found
+        .map(([at, name, outcome, upToMs, calls, billions, rest]) => ({
+          at: Number(at),
+          name: by === 'model' && name !== null ? String(name).slice(1) : (name as string | null),
+          outcome: outcome as CallTotal['outcome'],
+          upToMs: Number(upToMs),
+          calls: Number(calls),
+          spent: usdc(BigInt(String(billions)) * BILLION + BigInt(String(rest))),
+        }))
+        .toSorted(byTime)
+    },
+
+    async buyersByDay({ since, until, ...names }) {
+      const found = await inSteps(Math.ceil(since / DAY_MS), Math.ceil(until / DAY_MS), {
+        size: CHUNK,
+        first: (from) => firstDay.values(from),
+        rows: (from, to) => buyers.values(from, to, ...named(names)),
+      })
+      return found.map(([day, count]) => ({ at: Number(day) * DAY_MS, buyers: Number(count) }))
+    },
+  }
+
+  /** Reads a part of the range at a time, so that buyers are served between the parts; gaps are passed over. */
+  async function inSteps(since: number, until: number, { size, first, rows }: Steps): Promise<unknown[][]> {
+    const found: unknown[][] = []
+    for (let from = since; ;) {
+      const next = await read(() => first(from)[0]?.[0] ?? null)
+      if (next === null || Number(next) >= until) return found
+      const [at, to] = [Number(next), Math.min(until, Number(next) + size)]
+      for (const row of await read(() => rows(at, to))) found.push(row)
+      from = to
+      await new Promise((turn) => setTimeout(turn, 0))
+    }
   }
 }
+
+type Steps = {
+  readonly size: number
+  first(from: number): unknown[][]
+  rows(from: number, to: number): unknown[][]
+}
+
+/** Hours or days that are read at once. */
+const CHUNK = 12

@@ -197,7 +197,7 @@ export const spendTotals = sqliteTable(
     primaryKey({
       columns: [total.payer, total.day, total.gateway, total.endpoint, total.model, total.asset, total.part],
     }),
-    index('spend_totals_by_day').on(total.day, total.gateway, total.endpoint, total.model, total.payer),
+    index('spend_totals_by_day').on(total.day, total.payer, total.gateway, total.endpoint, total.model),
   ],
 )
 

@@ -127,13 +127,20 @@ function optionsOf(
       y: { range: (_, __, most) => [0, (most || top || 1) * 1.08] },
     },
     axes: [
-      { ...axis, space: 64, grid: { show: false }, values: (_, ticks) => ticks.map((tick) => tickOf(tick, unit)) },
+      {
+        ...axis,
+        size: 30,
+        space: 64,
+        grid: { show: false },
+        ...(unit === 'day' && { incrs: DAYS }),
+        values: (_, ticks) => ticks.map((tick) => tickOf(tick, unit)),
+      },
       {
         ...axis,
         size: 62,
         space: 36,
         ...(isCount && { incrs: WHOLE }),
-        values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : print(tick))),
+        values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : print(tick).replace(/\.00$/, ''))),
       },
     ],
     series: [
@@ -157,12 +164,15 @@ function optionsOf(
   }
 }
 
+/** Steps of an axis of days. */
+const DAYS = [1, 2, 4, 7, 14, 28, 56, 91, 182, 365, 730].map((days) => days * DAY_S)
+
 /** Steps of an axis of whole numbers. */
 const WHOLE = [1, 2, 5]
   .flatMap((each) => Array.from({ length: 9 }, (_, zeros) => each * 10 ** zeros))
   .toSorted((a, b) => a - b)
 
-const days = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
+const dates = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone: 'UTC' })
 const months = new Intl.DateTimeFormat('en-GB', { month: 'short', year: 'numeric', timeZone: 'UTC' })
 
 /** `14:00`, and the date at midnight; `16 Nov`, and the year at its first day. */
@@ -170,5 +180,5 @@ function tickOf(seconds: number, unit: 'hour' | 'day'): string {
   const date = new Date(seconds * 1_000)
   const iso = date.toISOString()
   if (unit === 'hour' && iso.slice(11, 16) !== '00:00') return iso.slice(11, 16)
-  return iso.slice(5, 10) === '01-01' ? months.format(date) : days.format(date)
+  return iso.slice(5, 10) === '01-01' ? months.format(date) : dates.format(date)
 }
