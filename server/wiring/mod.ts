@@ -33,7 +33,7 @@ import manifest from '../../package.json' with { type: 'json' }
 import { type Controls, controls } from '../../core/payment/control/controls.ts'
 import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
-import { isOwnPage } from '../cors.ts'
+import { isOwnPage } from '../http/cors.ts'
 import type { ServerLog } from '../log.ts'
 import { nodesOf } from '../config/rpc.ts'
 import type { Metrics, Timed } from '../metrics.ts'

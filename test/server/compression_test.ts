@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { documentCompression } from '../../server/compression.ts'
+import { documentCompression } from '../../server/http/compression.ts'
 
 const requestFor = (encoding?: string) =>
   new Request('http://farebox.test/', encoding === undefined ? {} : { headers: { 'accept-encoding': encoding } })

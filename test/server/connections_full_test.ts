@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { type Connection, defaultLimits, excess } from '../../server/connections.ts'
+import { type Connection, defaultLimits, excess } from '../../server/http/connections.ts'
 
 const from = (address: string, count: number, first = 0): Connection[] =>
   Array.from({ length: count }, (_, at) => ({ fd: first + at, address, port: first + at }))

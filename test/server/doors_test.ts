@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from 'bun:test'
 import OpenAI from 'openai'
 import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
 import { type AppOptions, app } from '../../server/app.ts'
-import { isOwnPage } from '../../server/cors.ts'
+import { isOwnPage } from '../../server/http/cors.ts'
 import type { ServerLog } from '../../server/log.ts'
 import { kit, type KitOptions } from '../kit.ts'
 

@@ -1,5 +1,5 @@
 /** Compresses the documents of a gateway, which are long, are read by browsers and agents, and change seldom. */
-import type { Reply } from '../core/mod.ts'
+import type { Reply } from '../../core/mod.ts'
 
 /** What is compressed. A paid answer is not: its length would tell of its content (the BREACH attack). */
 const DOCUMENTS: ReadonlySet<string> = new Set(['/openapi.json', '/docs', '/llms-full.txt', '/.well-known/x402'])

@@ -1,6 +1,6 @@
 /** CORS: browsers may call every route, send every payment header and read every receipt (contract 4.5). */
-import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../core/mod.ts'
-import { isLoopback } from './config/mod.ts'
+import { EXPOSED_HEADERS, PAYMENT_HEADERS, type Reply } from '../../core/mod.ts'
+import { isLoopback } from '../config/mod.ts'
 
 const METHODS = 'GET, HEAD, POST, OPTIONS'
 
