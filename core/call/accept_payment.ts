@@ -20,7 +20,7 @@ import { abandon, failIfOverdue } from '../payment/settle.ts'
 import { blockOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
 import { silent } from '../ports/meter.ts'
 import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../ports/mod.ts'
-import { withCorrected } from '../x402/offer.ts'
+import { isCumulative, withCorrected } from '../x402/offer.ts'
 import { decodePayment, type Offer, type Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
@@ -161,9 +161,32 @@ export function paymentAcceptance(
       !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
     const resent = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
     if (resent) return resent
+    const corrected = await correction(signed, call, isSame)
+    if (corrected) return await refuse(signed, corrected)
     const worded = endpoint.replayError === undefined ? {} : { error: endpoint.replayError }
     const more = { ...worded, ...(await recovery(call, isRightful)) }
     return await refuse(signed, replayed(more))
+  }
+
+  /**
+   * A buyer of a channel who signed from an earlier state than ours, such as after a stream, whose charge no header
+   * says: it learns the state and signs again (contract 1.84). While the call before it is under way it waits for its
+   * charge. The identical request is no mistake: it asks for the result, as long as that is sent again.
+   */
+  async function correction(signed: Signed, call: Call, isSame: boolean): Promise<Refused | undefined> {
+    const { payment, offer } = signed
+    if (!isCumulative(offer)) return undefined
+    const giveUpAt = clock.now() + MAX_HOLD_MS
+    for (let pause = 10, current: Call | undefined = call; current; current = await storage.getCall(call.id)) {
+      if (isSame && !(current.endedAt !== null && clock.now() > current.endedAt + timeouts.resendMs)) return undefined
+      const verdict = await offering.verify(payment, offer)
+      if (verdict.kind === 'refused' && verdict.corrected) return verdict
+      const isOver = current.workStatus === 'failed' || current.paymentStatus === 'settled'
+      if (isOver || clock.now() >= giveUpAt) return undefined
+      await clock.wait(pause)
+      pause = Math.min(pause * 2, 200)
+    }
+    return undefined
   }
 
   /**
@@ -393,6 +416,9 @@ export function paymentAcceptance(
     throw replies.cannotVerify(reason)
   }
 }
+
+/** How long a request waits for the one before it on the same channel, in milliseconds. */
+const MAX_HOLD_MS = 3_000
 
 const replied = (reply: Reply): Accepted => ({ kind: 'reply', reply })
 

@@ -17,6 +17,12 @@ const BY_USE: ReadonlySet<string> = new Set(['upto', 'batch-settlement'])
 /** Whether an offer, or the terms of one, charges what was used. Every other scheme charges its whole amount. */
 export const chargesUse = ({ scheme }: Pick<Offer, 'scheme'>): boolean => BY_USE.has(scheme)
 
+/**
+ * Whether a payment of an offer signs for everything so far, so that it depends on the one before, and a buyer that is
+ * out of step can be corrected.
+ */
+export const isCumulative = ({ scheme }: Pick<Offer, 'scheme'>): boolean => scheme === 'batch-settlement'
+
 /** The price, and how long the signed authorization must live. */
 export type OfferTerms = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }
 

@@ -94,13 +94,32 @@ export const paymentMethodSettings = {
     { usual: '2000000' },
   ),
   schemes: setting(
-    'EVM: the schemes that it sells by, preferred first. `upto` charges what was used, through Permit2; the key that made an offer has to settle it, so keep its gas topped up.',
-    Type.Array(Type.Union([Type.Literal('exact'), Type.Literal('upto')]), {
+    'EVM: the schemes that it sells by, preferred first. `upto` charges what was used, through Permit2; the key that made an offer has to settle it, so keep its gas topped up. `batch-settlement` charges what was used by signed vouchers of a channel. See [channels](gateways_and_chains.md#channels).',
+    Type.Array(Type.Union([Type.Literal('exact'), Type.Literal('upto'), Type.Literal('batch-settlement')]), {
       minItems: 1,
-      maxItems: 2,
+      maxItems: 3,
       uniqueItems: true,
     }),
-    { usual: '`["exact"]`; with `upto` on devnet' },
+    { usual: '`["exact"]`; all on devnet' },
+  ),
+  channel_key_env: setting(
+    'EVM: the variable with the private key that signs claims and refunds of channels. It holds no money. Required for `batch-settlement`.',
+    Variable,
+  ),
+  channel_withdraw_seconds: setting(
+    'EVM: how long a buyer waits for a withdrawal from a channel: the time to claim what is due. Another value makes other channels.',
+    Type.Integer({ minimum: 900, maximum: 2_592_000 }),
+    { usual: '86400' },
+  ),
+  channel_min_deposit: setting(
+    'EVM: the smallest deposit into a channel, in base units of the token; the gateway pays its gas.',
+    Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
+    { usual: '100000' },
+  ),
+  channel_claim_above: setting(
+    'EVM: claims of channels are sent when so much is due in all, in base units of the token.',
+    Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
+    { usual: '1000000' },
   ),
   facilitators: setting(
     'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
@@ -123,11 +142,21 @@ export type FacilitatorSetting = {
 type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
 type OnChain = { readonly network: string; readonly asset: string; readonly payTo: string; readonly rpcUrl: string }
 
+type EvmScheme = 'exact' | 'upto' | 'batch-settlement'
+type ChannelsRow = {
+  readonly key: string
+  readonly withdrawDelay?: number
+  readonly minDeposit?: number
+  readonly claimAbove?: number
+}
+
 export type EvmPaymentMethod = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
   /** Absent: `exact` only. */
-  readonly schemes?: readonly ('exact' | 'upto')[]
+  readonly schemes?: readonly EvmScheme[]
+  /** Present with the scheme `batch-settlement`. Amounts are in base units. */
+  readonly channels?: ChannelsRow
   readonly settles:
     | {
         readonly by: 'relayer'
@@ -221,6 +250,7 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
       'relayer_key_env',
       'fee_payer_key_env',
       'schemes',
+      ...CHANNEL_SETTINGS,
       'facilitators',
     ] as const
   ).find((name) => row[name] !== undefined)
@@ -235,7 +265,8 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   const asset = row.asset ?? known?.asset
   if (!asset) mistakes.push(`${at}.asset: missing; the USDC address on ${network} is not built in`)
   const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
-  if (isSolana && row.schemes) mistakes.push(`${at}.schemes: is for EVM networks`)
+  const onlyEvm = (['schemes', ...CHANNEL_SETTINGS] as const).find((name) => row[name] !== undefined)
+  if (isSolana && onlyEvm) mistakes.push(`${at}.${onlyEvm}: is for EVM networks`)
   if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
   const name = row.asset_name ?? known?.name
   if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not built in`)
@@ -248,15 +279,40 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   }
 }
 
-function schemesOf(
-  { schemes, facilitators }: Settings,
-  at: string,
-  { mistakes }: Reading,
-): Pick<EvmPaymentMethod, 'schemes'> {
+function schemesOf(row: Settings, at: string, reading: Reading): Pick<EvmPaymentMethod, 'schemes' | 'channels'> {
+  const { schemes, facilitators } = row
+  const { mistakes } = reading
   if (schemes && facilitators)
     mistakes.push(`${at}.schemes: is for relayer_key_env; facilitators settle by exact, so remove it`)
-  return schemes ? { schemes } : {}
+  const hasChannels = schemes?.includes('batch-settlement') ?? false
+  const stray = CHANNEL_SETTINGS.find((name) => row[name] !== undefined)
+  if (stray && !hasChannels) mistakes.push(`${at}.${stray}: needs "batch-settlement" in schemes`)
+  if (hasChannels && !row.channel_key_env)
+    mistakes.push(`${at}.channel_key_env: missing; "batch-settlement" in schemes needs the key that signs claims`)
+  const [key] =
+    hasChannels && row.channel_key_env ? keysOf(row.channel_key_env, `${at}.channel_key_env`, relayerKeys(reading)) : []
+  const channels = key !== undefined && {
+    key,
+    ...(row.channel_withdraw_seconds !== undefined && { withdrawDelay: row.channel_withdraw_seconds }),
+    ...(row.channel_min_deposit !== undefined && { minDeposit: row.channel_min_deposit }),
+    ...(row.channel_claim_above !== undefined && { claimAbove: row.channel_claim_above }),
+  }
+  return { ...(schemes && { schemes }), ...(channels && { channels }) }
 }
+
+const CHANNEL_SETTINGS = [
+  'channel_key_env',
+  'channel_withdraw_seconds',
+  'channel_min_deposit',
+  'channel_claim_above',
+] as const
+
+const relayerKeys = (reading: Reading) => ({
+  ...reading,
+  isKey: isRelayerKey,
+  form: '0x and 64 hex digits, a key of secp256k1',
+  spell: (key: string) => key.toLowerCase(),
+})
 
 function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {
   return {
@@ -303,12 +359,7 @@ function settlingOnEvm(
   if (facilitators) return facilitated(facilitators, at, reading)
   return {
     by: 'relayer',
-    keys: keysOf(named, `${at}.relayer_key_env`, {
-      ...reading,
-      isKey: isRelayerKey,
-      form: '0x and 64 hex digits, a key of secp256k1',
-      spell: (key) => key.toLowerCase(),
-    }),
+    keys: keysOf(named, `${at}.relayer_key_env`, relayerKeys(reading)),
     ...((wei !== undefined || settlements !== undefined) && {
       floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) },
     }),

@@ -2,7 +2,7 @@
  * Builds the chains of a gateway from its payment methods: who verifies and settles. A chain is checked before its
  * offers open, and maintained while the process runs.
  */
-import type { EvmChain } from '../../adapters/chains/evm/mod.ts'
+import type { ChannelSettings, EvmChain } from '../../adapters/chains/evm/mod.ts'
 import type { LeasedChain } from '../../adapters/chains/evm/relayer_lease.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
@@ -105,8 +105,8 @@ export async function chainOf(name: string, paymentMethod: PaymentMethod, chaini
 }
 
 async function evmPaymentMethod(
-  { network, rpcUrl, asset, payTo, domain, schemes, settles }: EvmPaymentMethod,
-  { isDevnet, storage, workerId, leaseMs }: Chaining,
+  { network, rpcUrl, asset, payTo, domain, schemes, channels, settles }: EvmPaymentMethod,
+  { isDevnet, storage, workerId, leaseMs, log }: Chaining,
 ): Promise<ServedChain> {
   // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
   // arrives while another is being mined: one at a time, each with up to fifty payments, is as fast.
@@ -126,13 +126,33 @@ async function evmPaymentMethod(
     const address = addressOfKey(key as `0x${string}`)
     return { name: `relayer:${network}:${address}`, key, address }
   })
-  const shared = { ...row, gasFloor, facilitators: keys.map(({ address }) => address), ...(schemes && { schemes }) }
+  const takeLease = (name: string, at: { now: number; until: number }) => storage.lease(name, workerId, at)
+  const shared = {
+    ...row,
+    gasFloor,
+    facilitators: keys.map(({ address }) => address),
+    ...(schemes && { schemes }),
+    ...(channels && { channels: channelSettings(channels, { storage, takeLease, alert: log.alert }) }),
+  }
   return leasedChain({
     keys,
     build: (relayerKey, role) => evmChain({ ...shared, relayerKey, watchesGas: role === 'sender' }),
-    takeLease: (key, at) => storage.lease(key, workerId, at),
+    takeLease,
     leaseMs,
   })
+}
+
+function channelSettings(
+  { key, withdrawDelay, minDeposit, claimAbove }: NonNullable<EvmPaymentMethod['channels']>,
+  shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
+): ChannelSettings {
+  return {
+    ...shared,
+    authorizerKey: key,
+    ...(withdrawDelay !== undefined && { withdrawDelay }),
+    ...(minDeposit !== undefined && { minDeposit: BigInt(minDeposit) }),
+    ...(claimAbove !== undefined && { claimAbove: BigInt(claimAbove) }),
+  }
 }
 
 async function solanaPaymentMethod({

@@ -80,7 +80,9 @@ function gatewaysOn(
     payTo,
     domain,
     rpcUrl,
-    schemes: ['exact', 'upto'],
+    schemes: ['exact', 'upto', 'batch-settlement'],
+    // The local relayer's key: nobody else can use the money of this chain anyway.
+    channels: { key: relayerKey, minDeposit: 2_000_000, claimAbove: 100_000 },
     settles: { by: 'relayer', keys: [relayerKey] },
   } as const
   const onSolana =

@@ -1,3 +1,4 @@
+import { BATCH_SETTLEMENT } from '../lib/x402_contracts.ts'
 import { decodeAbiParameters } from 'viem'
 import { addressProblem, ZERO_ADDRESS } from '../address.ts'
 import { type Domain, domainSeparator } from '../eip3009.ts'
@@ -21,6 +22,8 @@ export type CheckConfig = {
   readonly relayer?: Hex
   /** Whether it sells by `upto`, whose contracts must then exist. */
   readonly usesPermit2?: boolean
+  /** Whether it sells by `batch-settlement`, whose contracts must then exist. */
+  readonly usesChannels?: boolean
   /** Warns below this relayer balance in wei. Default 0.0005 ether. */
   readonly lowGas?: bigint
   /** False when the relayer's account is checked elsewhere. */
@@ -37,22 +40,37 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
   const checkedRelayer = config.checksRelayer === false ? undefined : relayer
   const codeAt = (address: Hex) =>
     config.usesPermit2 ? rpc.request('eth_getCode', [address, 'latest']) : failure('not used')
-  const [chain, code, name, version, separator, state, gas, block, multicall, sync, relayerCode, permit2, proxy] =
-    await Promise.all([
-      rpc.request('eth_chainId', []),
-      rpc.request('eth_getCode', [asset, 'latest']),
-      call('0x06fdde03'), // name()
-      call('0x54fd4d50'), // version()
-      call(SEPARATOR_CALL),
-      call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
-      rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
-      rpc.request('eth_getBlockByNumber', ['latest', false]),
-      rpc.request('eth_getCode', [MULTICALL, 'latest']),
-      relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
-      checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
-      codeAt(PERMIT2),
-      codeAt(UPTO_PROXY),
-    ])
+  const [
+    chain,
+    code,
+    name,
+    version,
+    separator,
+    state,
+    gas,
+    block,
+    multicall,
+    sync,
+    relayerCode,
+    permit2,
+    proxy,
+    escrow,
+  ] = await Promise.all([
+    rpc.request('eth_chainId', []),
+    rpc.request('eth_getCode', [asset, 'latest']),
+    call('0x06fdde03'), // name()
+    call('0x54fd4d50'), // version()
+    call(SEPARATOR_CALL),
+    call(stateCall(relayer ?? ZERO_ADDRESS, `0x${'0'.repeat(64)}`)),
+    rpc.request('eth_getBalance', [relayer ?? ZERO_ADDRESS, 'latest']),
+    rpc.request('eth_getBlockByNumber', ['latest', false]),
+    rpc.request('eth_getCode', [MULTICALL, 'latest']),
+    relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
+    checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
+    codeAt(PERMIT2),
+    codeAt(UPTO_PROXY),
+    config.usesChannels ? rpc.request('eth_getCode', [BATCH_SETTLEMENT, 'latest']) : failure('not used'),
+  ])
   const failed = [chain, code, name, version, separator, state, gas, block, multicall].find(
     (answer) => answer.kind === 'failure',
   )
@@ -85,6 +103,9 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
       : []),
     ...(config.usesPermit2 && (hasCode(permit2) === false || hasCode(proxy) === false)
       ? [`schemes: "upto" needs Permit2 at ${PERMIT2} and its proxy at ${UPTO_PROXY}, which ${config.network} lacks`]
+      : []),
+    ...(config.usesChannels && hasCode(escrow) === false
+      ? [`schemes: "batch-settlement" needs its contract at ${BATCH_SETTLEMENT}, which ${config.network} lacks`]
       : []),
     ...(lower(config.payTo) === asset ? ['pay_to: must not be the asset itself'] : []),
     ...(checkedRelayer && balance === 0n

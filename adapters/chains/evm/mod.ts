@@ -10,16 +10,32 @@ import { type CheckConfig, checkEvm } from './check.ts'
 import { evmIdentity, acceptsSignature, type ParsedPayment, refusedSignature } from './identity.ts'
 import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
 import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
-import { evmReads, type ReadsConfig } from './reads.ts'
+import { evmReads, type Reads, type ReadsConfig } from './reads.ts'
 import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
 import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
 import { checkExact, refused } from '../exact.ts'
 import { evmUpto } from './upto.ts'
+import { channelDigests } from './channels/digests.ts'
+import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
+import { evmChannels } from './channels/mod.ts'
+import { channelStates, type ChannelStorage } from './channels/state.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 
-export type EvmScheme = 'exact' | 'upto'
+export type EvmScheme = 'exact' | 'upto' | 'batch-settlement'
+
+/** What `batch-settlement` needs beside the chain: a place for what was charged, and a key that claims it. */
+export type ChannelSettings = {
+  readonly storage: ChannelStorage
+  /** Signs claims and refunds. It cannot send money elsewhere: claims go to the payee, refunds to the payer. */
+  readonly authorizerKey: string
+  /** Seconds that a payer waits for a withdrawal; 900 to 2,592,000. Default one day. */
+  readonly withdrawDelay?: number
+  /** Smallest deposit in base units. Default 100,000. */
+  readonly minDeposit?: bigint
+} & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
+  Partial<Pick<ClaimsConfig, 'claimAbove'>>
 
 /** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
 export type EvmConfig = {
@@ -40,6 +56,8 @@ export type EvmConfig = {
   Pick<CheckConfig, 'lowGas'> & {
     /** What it sells by, preferred first. Default: `exact`. `upto` charges what was used, through Permit2. */
     readonly schemes?: readonly EvmScheme[]
+    /** Required for `batch-settlement`. */
+    readonly channels?: ChannelSettings
     /** Accounts of other replicas that buyers by `upto` may have signed for. */
     readonly facilitators?: readonly string[]
     /** Sales stop below this balance until the account is topped up. */
@@ -60,6 +78,11 @@ export type EvmChain = Chain &
     keyStatus(relayerKey: string, now: number): Promise<KeyStatus>
     /** Whether no settlement is under way. */
     isIdle(): boolean
+    /**
+     * Claims what is due in channels, and sends it to the payee. `above`: only where at least so much is due in all, in
+     * base units. Absent without the scheme `batch-settlement`.
+     */
+    claimChannels?(at: { now: number; above?: bigint }): Promise<{ readonly claimed: bigint }>
     /** Stops background work; pending settlements resolve with `unknown`. */
     close(): void
   }
@@ -119,15 +142,18 @@ export function evmChain(config: EvmConfig): EvmChain {
     },
   )
   const schemes = config.schemes ?? ['exact']
+  const channels = schemes.includes('batch-settlement') ? channelsOf(config, { chainId, reads, relayer }) : undefined
   const extra = { name: domain.name, version: domain.version }
   const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
   const offered = schemes.map((scheme): Terms => {
+    if (scheme === 'batch-settlement' && channels) return channels.terms
     return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
   })
   let terms: readonly Terms[] = []
 
   async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
     if (offer.scheme === 'upto') return await upto.verify(payment, offer, at)
+    if (offer.scheme === 'batch-settlement') return channels ? await channels.verify(payment, offer, at) : NO_CHANNELS
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact } = parsed
@@ -230,6 +256,7 @@ export function evmChain(config: EvmConfig): EvmChain {
 
   async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
     if (offer.scheme === 'upto') return await upto.settle(payment, offer, at)
+    if (offer.scheme === 'batch-settlement') return channels ? await channels.settle(payment, offer, at) : NO_CHANNELS
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
     return settler.settle(
@@ -240,6 +267,8 @@ export function evmChain(config: EvmConfig): EvmChain {
 
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
     if (offer.scheme === 'upto') return await upto.fate(payment, offer, at)
+    if (offer.scheme === 'batch-settlement')
+      return channels ? await channels.fate(payment, offer, at) : { kind: 'unknown', reason: NO_CHANNELS.reason }
     const parsed = identity.parse(payment, offer)
     if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
     return reads.fate(parsed.exact, offer, at.signal)
@@ -250,6 +279,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     const checked = await checkEvm(rpc, {
       ...config,
       usesPermit2,
+      usesChannels: channels !== undefined,
       chainId,
       relayer: account.address,
       checksRelayer: watchesGas,
@@ -278,15 +308,25 @@ export function evmChain(config: EvmConfig): EvmChain {
       const reason = low()
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
     },
-    identify: (payment, offer, at) =>
-      offer.scheme === 'upto' ? upto.identify(payment, offer) : identity.identify(payment, offer, at),
+    async identify(payment, offer, at) {
+      if (offer.scheme === 'upto') return await upto.identify(payment, offer)
+      if (offer.scheme === 'batch-settlement')
+        return channels ? await channels.identify(payment, offer, at) : NO_CHANNELS
+      return await identity.identify(payment, offer, at)
+    },
     hasSigned: identity.hasSigned,
     verify,
     settle,
     fate,
     balance,
     check,
-    refresh: async ({ now }) => (watchesGas ? await gas.refresh(now) : undefined),
+    async refresh({ now }) {
+      if (!watchesGas) return
+      // Claims wait for blocks, and what offers need does not wait for them.
+      void channels?.maintain({ now })
+      await gas.refresh(now)
+    },
+    ...(channels && { claimChannels: ({ now, above = 1n }) => channels.claimDue(now, above) }),
     gas: gas.state,
     keyStatus: (key, now) =>
       readKeyStatus(
@@ -294,9 +334,44 @@ export function evmChain(config: EvmConfig): EvmChain {
         { address: parseKey(key).address, transferGas, floor: config.gasFloor },
         now,
       ),
-    isIdle: () => settler.isIdle() && upto.isIdle(),
+    isIdle: () => settler.isIdle() && upto.isIdle() && (channels?.isIdle() ?? true),
     close,
   }
+}
+
+const NO_CHANNELS = unavailable('this gateway has no channels any more')
+
+function channelsOf(
+  config: EvmConfig,
+  { chainId, reads, relayer }: { chainId: number; reads: Reads; relayer: Relayer },
+) {
+  const settings = config.channels
+  if (!settings) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
+  const { network, asset, payTo, domain } = config
+  const authorizer = parseKey(settings.authorizerKey, 'channels.authorizerKey')
+  const states = channelStates(settings.storage, { network, seller: lower(authorizer.address) })
+  const shared = {
+    network,
+    asset,
+    payTo,
+    lagSeconds: lagSeconds(config),
+    withdrawDelay: settings.withdrawDelay ?? 86_400,
+  }
+  const context = { reads, relayer, states }
+  const minDeposit = settings.minDeposit ?? 100_000n
+  const channels = evmChannels(context, {
+    ...shared,
+    chainId,
+    domain,
+    authorizer: lower(authorizer.address),
+    minDeposit,
+  })
+  const { takeLease, alert, claimAbove = 1_000_000n } = settings
+  const claims = channelClaims(
+    { ...context, authorizer, digests: channelDigests(chainId) },
+    { ...shared, takeLease, alert, claimAbove },
+  )
+  return { ...channels, ...claims }
 }
 
 function lagSeconds(config: EvmConfig): number {
@@ -304,11 +379,11 @@ function lagSeconds(config: EvmConfig): number {
 }
 
 /** Parses the key. The error never quotes it. */
-function parseKey(key: string): PrivateKeyAccount {
+function parseKey(key: string, name = 'relayerKey'): PrivateKeyAccount {
   try {
     if (/^0x[0-9a-fA-F]{64}$/.test(key)) return privateKeyToAccount(key as Hex)
   } catch {
     // The number is outside the curve's range.
   }
-  throw new RangeError('relayerKey must be 0x and 64 hex digits of a valid private key')
+  throw new RangeError(`${name} must be 0x and 64 hex digits of a valid private key`)
 }

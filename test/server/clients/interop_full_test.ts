@@ -339,7 +339,17 @@ function expectRefused(answer: Answer, code: string): void {
     extra: { name: 'USDC', version: '2' },
   }
   expect(decodeHeader(exact).accepts).toEqual([offer])
-  expect(challenge.accepts).toEqual([offer, { ...offer, scheme: 'upto', extra: byPermit2 }])
+  const byVoucher = {
+    ...offer.extra,
+    receiverAuthorizer: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
+    withdrawDelay: 86_400,
+    minDeposit: '2000000',
+  }
+  expect(challenge.accepts).toEqual([
+    offer,
+    { ...offer, scheme: 'upto', extra: byPermit2 },
+    { ...offer, scheme: 'batch-settlement', extra: byVoucher },
+  ])
 }
 
 describe('bad payments: a 402 with a code and a fresh challenge, and no money moves', () => {
@@ -523,11 +533,12 @@ describe('four gateways in one process', () => {
     )
     const evm = ['exact', 'eip155:84532', '22000', 'USDC']
     const upto = ['upto', 'eip155:84532', '22000', 'USDC']
+    const channels = ['batch-settlement', 'eip155:84532', '22000', 'USDC']
     expect(lines).toEqual([
-      ['devnet', [evm, upto]],
+      ['devnet', [evm, upto, channels]],
       ['solana', [['exact', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', '22000', 'transaction']]],
-      ['nano', [evm, upto, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
-      ['testnet', [evm, upto]],
+      ['nano', [evm, upto, channels, ['exact', 'eip155:84532', '22000', 'GatewayWalletBatched']]],
+      ['testnet', [evm, upto, channels]],
     ])
     for (const { base_url, network } of gateways) {
       const { resource } = decodeHeader(

@@ -1,14 +1,14 @@
 /** Ids, digests and shapes of channels, against what the public client computes and signs. */
 import { describe, expect, test } from 'bun:test'
 import { computeChannelId, signVoucher } from '@x402/evm/batch-settlement/client'
-import { hashTypedData, type Hex, keccak256, toHex } from 'viem'
+import { encodeAbiParameters, hashTypedData, type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { type ChannelConfig, channelDigests } from '../../../../adapters/chains/channels/digests.ts'
-import { parseChanneled } from '../../../../adapters/chains/channels/payload.ts'
-import { recoverSigner } from '../../../../adapters/chains/eip3009.ts'
-import { lower } from '../../../../adapters/chains/hex.ts'
-import { BATCH_SETTLEMENT } from '../../../../adapters/chains/lib/x402_contracts.ts'
-import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
+import { type ChannelConfig, channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
+import { parseChanneled } from '../../../../../adapters/chains/evm/channels/payload.ts'
+import { recoverSigner } from '../../../../../adapters/chains/eip3009.ts'
+import { lower } from '../../../../../adapters/chains/hex.ts'
+import { BATCH_SETTLEMENT } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'
 
 const NETWORK = 'eip155:84532'
 const buyer = privateKeyToAccount(keccak256(toHex('buyer')))
@@ -87,13 +87,26 @@ describe('what is signed', () => {
 })
 
 describe('payloads', () => {
-  test('a voucher is identified by its channel and what was charged before', () => {
+  test('a voucher is identified by its channel and what was charged before, and a deposit may carry one (contract 1.82)', () => {
     expect(parseChanneled(paymentOf(payload), offer, digests)).toMatchObject({
       kind: 'channeled',
       channelId: id,
       ceiling: 1500n,
       base: 500n,
       key: `${NETWORK}/${lower(BATCH_SETTLEMENT)}/${id}/500`,
+      deposit: undefined,
+    })
+    const erc3009Authorization = {
+      validAfter: '0',
+      validBefore: '99',
+      salt: config.salt,
+      signature: `0x${'11'.repeat(65)}`,
+    }
+    const deposit = { amount: '5000', authorization: { erc3009Authorization } }
+    const nonce = keccak256(encodeAbiParameters([{ type: 'bytes32' }, { type: 'uint256' }], [id, 7n]))
+    expect(parseChanneled(paymentOf({ ...payload, type: 'deposit', deposit }), offer, digests)).toMatchObject({
+      base: 500n,
+      deposit: { amount: 5000n, validBefore: 99n, nonce },
     })
   })
 

@@ -1,12 +1,12 @@
 /** Payloads of the scheme `batch-settlement` on EVM: vouchers, and deposits that carry one. */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
-import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
-import { parseAtomic } from '../../../core/x402/money.ts'
-import { type Offer, type Payment, wrongField } from '../../../core/x402/protocol.ts'
-import { Address, LAST_MS, Signature, Uint } from '../exact.ts'
-import { type Hex, lower } from '../hex.ts'
-import { BATCH_SETTLEMENT } from '../lib/x402_contracts.ts'
+import type { PaymentCode, Refused } from '../../../../core/ports/mod.ts'
+import { parseAtomic } from '../../../../core/x402/money.ts'
+import { type Offer, type Payment, wrongField } from '../../../../core/x402/protocol.ts'
+import { Address, LAST_MS, Signature, Uint } from '../../exact.ts'
+import { type Hex, lower } from '../../hex.ts'
+import { BATCH_SETTLEMENT } from '../../lib/x402_contracts.ts'
 import type { ChannelConfig, ChannelDigests } from './digests.ts'
 
 /** The contract accepts no other delays, in seconds: 15 minutes to 30 days. */

@@ -1,0 +1,60 @@
+/** Calls of the settlement contract, and what its views answer. */
+import { encodeAbiParameters, encodeFunctionData } from 'viem'
+import type { ContractCall } from '../token.ts'
+import { type Hex, lower } from '../../hex.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
+import type { ChannelConfig } from './digests.ts'
+import type { Deposit } from './payload.ts'
+import type { ChannelState, Mirror } from './state.ts'
+
+const to = lower(BATCH_SETTLEMENT)
+const DEPOSIT_DATA = [{ type: 'uint256' }, { type: 'uint256' }, { type: 'uint256' }, { type: 'bytes' }] as const
+
+/** Brings a signed deposit, whoever sends it. */
+export function depositCall(config: ChannelConfig, deposit: Deposit): ContractCall {
+  const { amount, validAfter, validBefore, salt, signature } = deposit
+  const data = encodeAbiParameters(DEPOSIT_DATA, [validAfter, validBefore, BigInt(salt), signature])
+  return {
+    to,
+    data: encodeFunctionData({ abi, functionName: 'deposit', args: [config, amount, ERC3009_COLLECTOR, data] }),
+  }
+}
+
+/** Claims what was charged, never the ceiling. `signature` is of the receiver's authorizer over all rows. */
+export function claimCall(states: readonly ChannelState[], signature: Hex): ContractCall {
+  const rows = states.map(({ config, ceiling, signature: signed, charged }) => ({
+    voucher: { channel: config, maxClaimableAmount: ceiling },
+    signature: signed,
+    totalClaimed: charged,
+  }))
+  return { to, data: encodeFunctionData({ abi, functionName: 'claimWithSignature', args: [rows, signature] }) }
+}
+
+/** Sends the receiver everything that was claimed. */
+export const settleCall = (receiver: Hex, token: Hex): ContractCall => ({
+  to,
+  data: encodeFunctionData({ abi, functionName: 'settle', args: [receiver, token] }),
+})
+
+const VIEWS = ['channels', 'pendingWithdrawals', 'refundNonce'] as const
+
+/** Three views; `mirrorIn` reads their answers. */
+export const mirrorCalls = (channelId: Hex): readonly ContractCall[] =>
+  VIEWS.map((functionName) => ({ to, data: encodeFunctionData({ abi, functionName, args: [channelId] }) }))
+
+type Result = { readonly ok: boolean; readonly data: Hex } | undefined
+
+export function mirrorIn(results: readonly Result[]): Mirror | undefined {
+  const [channel, withdrawal, nonce] = results.map(wordsIn)
+  const [balance, claimed] = channel ?? []
+  const [withdrawing, at] = withdrawal ?? []
+  const [refundNonce] = nonce ?? []
+  if (balance === undefined || claimed === undefined || refundNonce === undefined) return undefined
+  if (withdrawing === undefined || at === undefined) return undefined
+  return { balance, claimed, withdrawing, withdrawRequestedAt: Number(at), refundNonce }
+}
+
+function wordsIn(result: Result): readonly bigint[] | undefined {
+  if (!result?.ok || result.data.length % 64 !== 2) return undefined
+  return (result.data.slice(2).match(/.{64}/g) ?? []).map((each) => BigInt(`0x${each}`))
+}

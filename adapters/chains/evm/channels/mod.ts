@@ -1,0 +1,308 @@
+/** The scheme `batch-settlement`: one deposit, then a signed voucher for each call, and claims of many at once. */
+import { checksummed } from '../../../../core/lib/checksum.ts'
+import type {
+  Fate,
+  Identity,
+  Refused,
+  Settlement,
+  SettleOptions,
+  Unavailable,
+  Verdict,
+} from '../../../../core/ports/mod.ts'
+import type { Json } from '../../../../core/lib/json.ts'
+import { parseAtomic, usdc } from '../../../../core/x402/money.ts'
+import type { Terms } from '../../../../core/x402/offer.ts'
+import type { Offer, Payment, Receipt } from '../../../../core/x402/protocol.ts'
+import { recoverSigner } from '../../eip3009.ts'
+import type { Reads } from '../reads.ts'
+import type { Relayer } from '../relayer.ts'
+import { stateCall } from '../token.ts'
+import { flagIn, type Hex, lower } from '../../hex.ts'
+import { type CallOptions, unavailable } from '../../results.ts'
+import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
+import { channelDigests } from './digests.ts'
+import { type Channeled, type Deposit, endOf, parseChanneled, PREFIX, refusedChannel } from './payload.ts'
+import type { ChannelState, ChannelStates, Mirror } from './state.ts'
+
+export type ChannelsConfig = {
+  readonly network: string
+  readonly chainId: number
+  readonly asset: string
+  readonly payTo: string
+  /** Name and version of the token's EIP-712 domain. */
+  readonly domain: { readonly name: string; readonly version: string }
+  /** The address whose key signs claims and refunds. */
+  readonly authorizer: Hex
+  /** How long a payer has to wait for a withdrawal, in seconds: the time in which its vouchers must be claimed. */
+  readonly withdrawDelay: number
+  /** The smallest deposit in base units: the gateway pays its gas. */
+  readonly minDeposit: bigint
+  readonly lagSeconds: number
+}
+
+export type ChannelsContext = {
+  readonly reads: Pick<Reads, 'view'>
+  readonly relayer: Pick<Relayer, 'send'>
+  readonly states: ChannelStates
+}
+
+/** Vouchers never expire; a call that is not settled by then never is. */
+const VOUCHER_LIFE_MS = 30 * 86_400_000
+/** Gas of a deposit, and of its simulation. */
+const DEPOSIT_GAS = 250_000n
+/** Least remaining lifetime of a deposit's authorization, in milliseconds (decision 67). */
+const LIFE_MS = 6_000
+const MAX_RACES = 8
+
+export function evmChannels({ reads, relayer, states }: ChannelsContext, config: ChannelsConfig) {
+  const { network, asset, payTo, domain, lagSeconds } = config
+  const digests = channelDigests(config.chainId)
+  const freshMs = Math.min(300_000, Math.max(30_000, (config.withdrawDelay * 1000) / 3))
+  const terms: Terms = {
+    scheme: 'batch-settlement',
+    network,
+    asset,
+    payTo,
+    extra: {
+      ...domain,
+      receiverAuthorizer: checksummed(config.authorizer),
+      withdrawDelay: config.withdrawDelay,
+      minDeposit: String(config.minDeposit),
+    },
+  }
+  let active = 0
+
+  const parse = (payment: Payment, offer: Offer) => parseChanneled(payment, offer, digests)
+
+  async function identify(payment: Payment, offer: Offer, { now }: { now: number }): Promise<Identity> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused') return parsed
+    const { channelId, config: channel, ceiling, signature, deposit, key, fundedBy } = parsed
+    const signer = await recoverSigner(digests.voucher(channelId, ceiling), signature)
+    if (signer !== channel.payerAuthorizer) {
+      const text = `voucher.signature is of ${signer ?? 'no key'}; it must be of channelConfig.payerAuthorizer, ${channel.payerAuthorizer}`
+      return refusedChannel('PAYMENT_INVALID', 'voucher_signature', text)
+    }
+    const expiresAt = deposit ? Math.min(endOf(deposit), now + VOUCHER_LIFE_MS) : now + VOUCHER_LIFE_MS
+    return { kind: 'known', payer: checksummed(channel.payer), key, expiresAt, fundedBy }
+  }
+
+  async function readMirror(channelId: Hex, signal?: AbortSignal): Promise<Mirror | Unavailable> {
+    const seen = await reads.view(mirrorCalls(channelId), { lagSeconds, ...(signal && { signal }) })
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
+  }
+
+  /** What is known of the channel, and read again where that is old or `isStale` says so. */
+  async function known(
+    parsed: Channeled,
+    { now, signal }: CallOptions,
+    isStale: (state: ChannelState) => boolean = () => false,
+  ): Promise<ChannelState | Unavailable> {
+    const state = await states.get(parsed.channelId, now)
+    if (state && now - state.syncedAt <= freshMs && !isStale(state)) return state
+    const mirror = await readMirror(parsed.channelId, signal)
+    if ('kind' in mirror) return mirror
+    // No record is made before money is confirmed and spent.
+    return (await states.mirror(parsed.channelId, mirror, now)) ?? newState(parsed, mirror, now)
+  }
+
+  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused') return parsed
+    const { base, ceiling, deposit } = parsed
+    const coming = deposit?.amount ?? 0n
+    const isShort = (state: ChannelState) => ceiling > state.balance + coming - state.withdrawing
+    const problem = deposit && (await depositProblem(parsed, deposit, at))
+    if (problem && problem !== 'landed') return problem
+    // What has landed is in the balance by now.
+    const state = await known(parsed, at, problem === 'landed' ? () => true : isShort)
+    if ('kind' in state) return state
+    if (base !== state.charged) return outOfStep(parsed, state)
+    const added = problem === 'landed' ? 0n : coming
+    const free = state.balance + added - state.withdrawing - state.charged
+    if (state.balance + added === 0n) {
+      const text = 'the channel has no balance on chain; send a payload of type deposit first'
+      return refusedChannel('PAYMENT_UNFUNDED', 'channel_not_found', text)
+    }
+    if (ceiling > state.charged + free) {
+      const text = `voucher.maxClaimableAmount is ${ceiling}; the channel covers ${state.charged + free}, ${state.withdrawing} of it are being withdrawn: deposit more`
+      return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
+    }
+    // Vouchers have no block: what is charged is in the balance as soon as it is settled.
+    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0 }
+  }
+
+  /** Undefined when it would be taken now; `landed` when it is in the channel already. */
+  async function depositProblem(
+    { channelId, config: channel }: Channeled,
+    deposit: Deposit,
+    { now, signal }: CallOptions,
+  ): Promise<Refused | Unavailable | 'landed' | undefined> {
+    const used = await isUsed(channel.payer, deposit, signal)
+    if (typeof used === 'object') return used
+    if (used) return 'landed'
+    if (deposit.amount < config.minDeposit) {
+      const text = `deposit.amount is ${deposit.amount}; it must be at least ${config.minDeposit}`
+      return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
+    }
+    if (endOf(deposit) < now + LIFE_MS) {
+      const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
+      return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
+    }
+    const call = depositCall(channel, deposit)
+    const seen = await reads.view([call], { lagSeconds, signal, gas: DEPOSIT_GAS, direct: true })
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    if (seen.results[0]?.ok) return undefined
+    const text = `the deposit of ${deposit.amount} base units into ${channelId} would revert: check its signature, its times and the payer's balance`
+    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
+  }
+
+  async function isUsed(payer: Hex, { nonce }: Deposit, signal?: AbortSignal): Promise<boolean | Unavailable> {
+    const call = { to: lower(asset), data: stateCall(payer, nonce) }
+    const seen = await reads.view([call], { lagSeconds, ...(signal && { signal }) })
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    return flagIn(seen.results[0]) ?? unavailable('authorizationState() of the token cannot be read')
+  }
+
+  /**
+   * The charge and the deposit first, then one compare and set. A voucher whose base is below what is charged was
+   * charged before: its key was bound to one call, and only that call moves the channel from its base.
+   */
+  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused') return { kind: 'refused', reason: parsed.reason }
+    const due = dueOf(offer, at.charge)
+    active++
+    try {
+      for (let race = 0; race < MAX_RACES; race++) {
+        const before = await states.get(parsed.channelId, at.now)
+        if (before && parsed.base < before.charged) return { kind: 'settled', receipt: receiptOf(parsed, before, due) }
+        const funded = await fundedState(parsed, before, at)
+        if (funded.kind !== 'funded') return funded
+        const { state } = funded
+        if (parsed.base !== state.charged) return { kind: 'refused', reason: outOfStep(parsed, state).reason }
+        // A node that is behind does not see the deposit yet.
+        if (state.charged + due > state.balance && parsed.deposit)
+          return { kind: 'unknown', reason: 'the deposit is not in the balance that the node shows' }
+        if (state.charged + due > state.balance)
+          return { kind: 'refused', reason: `${PREFIX}insufficient_balance: the channel has ${state.balance}` }
+        const { ceiling, signature } = parsed
+        const next = { ...state, charged: state.charged + due, ceiling, signature }
+        if (await states.replace(before, next, at.now))
+          return { kind: 'settled', receipt: receiptOf(parsed, next, due) }
+      }
+      return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
+    } finally {
+      active--
+    }
+  }
+
+  type Funded = { readonly kind: 'funded'; readonly state: ChannelState }
+
+  /** The channel with its deposit, where there is one, confirmed on chain. */
+  async function fundedState(
+    parsed: Channeled,
+    before: ChannelState | undefined,
+    { now, signal }: CallOptions,
+  ): Promise<Funded | Exclude<Settlement, { kind: 'settled' }>> {
+    const { deposit, channelId, config: channel } = parsed
+    if (!deposit && before) return { kind: 'funded', state: before }
+    let transaction = before?.deposit?.nonce === deposit?.nonce ? before?.deposit?.transaction : undefined
+    if (deposit) {
+      const used = await isUsed(channel.payer, deposit, signal)
+      if (typeof used === 'object') return { kind: 'unknown', reason: used.reason }
+      if (!used) {
+        if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
+        const sent = await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now)
+        if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
+        if (sent.kind === 'mined' && sent.receipt.success) transaction = sent.receipt.transactionHash
+        const isIn = transaction !== undefined || (await isUsed(channel.payer, deposit))
+        if (isIn !== true && (sent.kind === 'lost' || sent.hasOtherNonces || typeof isIn === 'object'))
+          return { kind: 'unknown', reason: 'the deposit was sent, and may still be mined' }
+        if (isIn !== true)
+          return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
+      }
+    }
+    const mirror = await readMirror(channelId)
+    if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
+    const state = before ?? newState(parsed, mirror, now)
+    const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
+    return { kind: 'funded', state: { ...state, ...mirror, deposit: noted, syncedAt: now } }
+  }
+
+  async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused') return { kind: 'unknown', reason: parsed.reason }
+    const state = await states.get(parsed.channelId, at.now)
+    if (state && parsed.base < state.charged)
+      return { kind: 'paid', receipt: receiptOf(parsed, state, dueOf(offer, at.charge)) }
+    if (state && parsed.base > state.charged) return { kind: 'dead' }
+    const { deposit, config: channel } = parsed
+    if (!deposit) {
+      const mirror = state ?? (await readMirror(parsed.channelId, at.signal))
+      if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
+      return parsed.base < mirror.claimed || mirror.balance < parsed.ceiling ? { kind: 'dead' } : { kind: 'open' }
+    }
+    const call = { to: lower(asset), data: stateCall(channel.payer, deposit.nonce) }
+    const seen = await reads.view([call], { lagSeconds: 0, signal: at.signal })
+    if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
+    const used = flagIn(seen.results[0])
+    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() of the token cannot be read' }
+    // What has landed is settled by the next attempt. The token accepts it before `validBefore`, not in that second.
+    return !used && BigInt(seen.time) >= deposit.validBefore ? { kind: 'dead' } : { kind: 'open' }
+  }
+
+  /** With what the buyer needs to sign again. Without a voucher of ours, the chain is where it starts from. */
+  function outOfStep({ base, ceiling }: Channeled, state: ChannelState): Refused {
+    const text = `voucher.maxClaimableAmount is ${ceiling}, which is ${base} and the price; ${state.charged} was charged so far`
+    const refused = refusedChannel('PAYMENT_INVALID', 'cumulative_amount_mismatch', text)
+    const voucherState = state.ceiling > 0n && { signedMaxClaimable: String(state.ceiling), signature: state.signature }
+    return {
+      ...refused,
+      corrected: {
+        error: `${PREFIX}cumulative_amount_mismatch`,
+        extra: { channelState: channelStateOf(state), ...(voucherState && { voucherState }) },
+      },
+    }
+  }
+
+  function receiptOf({ deposit, config: channel }: Channeled, state: ChannelState, due: bigint): Receipt {
+    const isOurs = deposit !== undefined && state.deposit?.nonce === deposit.nonce
+    return {
+      transaction: isOurs ? (state.deposit?.transaction ?? '') : '',
+      network,
+      payer: checksummed(channel.payer),
+      amount: String(due),
+      block: 0,
+      extra: { chargedAmount: String(due), channelState: channelStateOf(state) },
+    }
+  }
+
+  return { terms, identify, verify, settle, fate, isIdle: () => active === 0 }
+}
+
+/** What a purchase moves the channel by. Never nothing: a base that does not move would pay for two calls. */
+function dueOf(offer: Offer, charge: bigint | undefined): bigint {
+  const price = parseAtomic(offer.amount) ?? 0n
+  const due = charge ?? price
+  if (due < 1n) return 1n
+  return due > price ? price : due
+}
+
+/** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
+function newState({ channelId, config }: Channeled, mirror: Mirror, now: number): ChannelState {
+  const unsigned = { ceiling: 0n, signature: '0x' as Hex, deposit: null }
+  return { channelId, config, charged: mirror.claimed, ...unsigned, ...mirror, syncedAt: now }
+}
+
+function channelStateOf(state: ChannelState): { readonly [name: string]: Json } {
+  return {
+    channelId: state.channelId,
+    balance: String(state.balance),
+    totalClaimed: String(state.claimed),
+    withdrawRequestedAt: state.withdrawRequestedAt,
+    refundNonce: String(state.refundNonce),
+    chargedCumulativeAmount: String(state.charged),
+  }
+}

@@ -1,0 +1,141 @@
+/** The official client of `batch-settlement`, unmodified, against one devnet gateway with real transactions. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { toClientEvmSigner } from '@x402/evm'
+import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
+import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { createPublicClient, type Hex, http } from 'viem'
+import { baseSepolia } from 'viem/chains'
+import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { parseConfig } from '../../../server/config/mod.ts'
+import { type Running, start } from '../../../server/main.ts'
+import { type Payer, payerAt } from './payer.ts'
+
+const MODEL = 'farebox/echo'
+/** Micro-USDC for a token, by the catalog, and the fee. */
+const RATES = { input: 0.5, output: 1.5, fee: 1_000 }
+const COMPLETIONS = '/api/v1/chat/completions'
+/** Calls over one channel. */
+const CALLS = 1_000
+
+const scratch = mkdtempSync(join(tmpdir(), 'farebox-channels-'))
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
+let running: Running
+let payer: Payer
+
+beforeAll(async () => {
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(scratch, 'media')}`,
+  })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  payer = await payerAt(running.url)
+}, 60_000)
+
+afterAll(async () => {
+  await running.stop()
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+
+/** `fetch` as @x402/fetch makes it, with a wallet that can read the chain, and a channel of its own by `salt`. */
+function official(salt: Hex) {
+  const signer = toClientEvmSigner(payer.account, node() as never)
+  const scheme = new BatchSettlementEvmScheme(signer, { salt })
+  return wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: scheme }] })
+}
+
+const saltOf = (number: number): Hex => `0x${number.toString(16).padStart(64, '0')}`
+
+const ask = (text: string, more: object = {}) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: text }], max_tokens: 200, ...more }),
+})
+
+type Usage = { prompt_tokens: number; completion_tokens: number }
+const costOf = (usage: Usage): bigint =>
+  BigInt(Math.ceil(usage.prompt_tokens * RATES.input + usage.completion_tokens * RATES.output + RATES.fee))
+
+const receiptIn = (response: Response) =>
+  decodePaymentResponseHeader(response.headers.get('payment-response') ?? '') as unknown as {
+    transaction: Hex
+    extra: { chargedAmount: string; channelState: { channelId: Hex; balance: string; chargedCumulativeAmount: string } }
+  }
+
+const onChain = async (channelId: Hex) => {
+  const [balance, claimed] = await node().readContract({
+    address: BATCH_SETTLEMENT,
+    abi: batchSettlementAbi,
+    functionName: 'channels',
+    args: [channelId],
+  })
+  return { balance, claimed }
+}
+
+describe('the official client of batch-settlement', () => {
+  test(`buys ${CALLS} chats over one channel with one deposit; charged equals usage times rates (contract 1.83)`, async () => {
+    const pay = official(saltOf(1))
+    const before = await payer.balance()
+    let due = 0n
+    let channel: Hex = '0x'
+    const deposits: string[] = []
+    for (let i = 0; i < CALLS; i++) {
+      const response = await pay(running.url + COMPLETIONS, ask(`Question ${i}`))
+      const body = (await response.json()) as any
+      expect([response.status, body.error]).toEqual([200, undefined])
+      due += costOf(body.usage)
+      const { transaction, extra } = receiptIn(response)
+      if (transaction !== ('' as string)) deposits.push(transaction)
+      expect(BigInt(extra.chargedAmount)).toBe(costOf(body.usage))
+      expect(BigInt(extra.channelState.chargedCumulativeAmount)).toBe(due)
+      channel = extra.channelState.channelId
+    }
+    const { balance, claimed } = await onChain(channel)
+    expect(deposits.length).toBe(1)
+    expect(before - (await payer.balance())).toBe(balance)
+    expect(due).toBeLessThanOrEqual(balance)
+    expect(claimed).toBeLessThanOrEqual(due)
+  }, 60_000)
+
+  test('goes on after streams, whose charge no header says: one corrective 402 resynchronises it (contract 1.84)', async () => {
+    const pay = official(saltOf(2))
+    let channel: Hex = '0x'
+    let charged = 0n
+    for (let i = 0; i < 6; i++) {
+      const isStream = i % 2 === 1
+      const response = await pay(running.url + COMPLETIONS, ask(`Stream ${i}`, { stream: isStream }))
+      const text = await response.text()
+      expect([response.status, response.status === 200 ? '' : text]).toEqual([200, ''])
+      if (isStream) continue
+      const { extra } = receiptIn(response)
+      channel = extra.channelState.channelId
+      const now = BigInt(extra.channelState.chargedCumulativeAmount)
+      // With what the stream before it has cost.
+      expect(now - charged).toBeGreaterThan(i === 0 ? 0n : BigInt(extra.chargedAmount))
+      charged = now
+    }
+    expect((await onChain(channel)).balance).toBeGreaterThan(charged)
+  })
+
+  test('recovers a channel whose state it has lost (contract 1.84)', async () => {
+    const first = await official(saltOf(3))(running.url + COMPLETIONS, ask('Before the loss'))
+    await first.text()
+    const again = await official(saltOf(3))(running.url + COMPLETIONS, ask('After the loss'))
+    expect([again.status, again.status === 200 ? '' : await again.text()]).toEqual([200, ''])
+    const [one, two] = [receiptIn(first).extra, receiptIn(again).extra]
+    expect(receiptIn(again).transaction).toBe('' as Hex)
+    expect(BigInt(two.channelState.chargedCumulativeAmount)).toBe(BigInt(one.chargedAmount) + BigInt(two.chargedAmount))
+  })
+})
