@@ -116,9 +116,9 @@ export interface Chain {
    */
   settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement>
   /**
-   * The outcome of an authorization. `paid` requires our own transfer, of `charge` where one is given; `dead` means
-   * that it can never move money. Monotone: both are final. `expiresAt`, as identify() first returned it, bounds the
-   * search on chains without nonces.
+   * The outcome of an authorization. `paid` requires our own transfer, and its receipt says what was moved; a `charge`
+   * of zero is paid without one. `dead` means that it can never move money. Monotone: both are final. `expiresAt`, as
+   * identify() first returned it, bounds the search on chains without nonces.
    */
   fate(payment: Payment, offer: Offer, at: SettleOptions & { expiresAt?: number }): Promise<Fate>
 }

@@ -84,6 +84,25 @@ describe('a buyer whose scheme charges by use', () => {
     expect(value).toBeLessThan(1_000n + 27n + 20n)
   })
 
+  test('pays the quote of a stream that is settled before its end, as that of a new wallet is (contract 1.74)', async () => {
+    const chain = metered()
+    const long = { ...STREAM, max_tokens: 100_000 }
+    const { post, signed } = await table(streaming(streamAnswer(HELLO)), { chain })
+    const payment = await signed(long)
+    const text = await (await post(long, { payment })).text()
+    const [transfer] = chain.transfers
+    expect(transfer?.value).toBe(BigInt(payment.accepted.amount))
+    expect(transfer?.value).toBeGreaterThan(40_000n)
+    expect(/x-payment-quoted (\S+)/.exec(text)?.[1]).toBe(/x-payment-charged (\S+)/.exec(text)?.[1] as string)
+  })
+
+  test('pays nothing for an answer that is empty, or that failed (contract 1.72)', async () => {
+    const chain = metered()
+    const { post, signed } = await table(async () => wholeAnswer({ content: '' }), { chain })
+    const response = await post(SKY, { payment: await signed(SKY) })
+    expect([response.status >= 500, chain.transfers.length]).toEqual([true, 0])
+  })
+
   test('pays the same at every attempt, also of another process (contract 1.75)', async () => {
     const chain = metered()
     const { post, signed, restart, clock, alice } = await table(undefined, { chain })
