@@ -25,7 +25,7 @@ export type SignedReplies = {
 
 type Headers = Readonly<Record<string, string>>
 
-/** How many signatures are remembered, about 600 bytes each. */
+/** How many signatures are remembered, about 1 KB each. */
 const MAX_SIGNED = 4_000
 const MINUTE = 60
 

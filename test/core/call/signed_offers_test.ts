@@ -11,6 +11,7 @@ import {
 import { isSignedBy, offerSigner } from '../../../adapters/offer_signer.ts'
 import { customGateway, endpoints, readSigned } from '../../../core/mod.ts'
 import { FOX, GENERATIONS, kit, ORIGIN } from '../../kit.ts'
+import { COMPLETIONS, STREAM, table } from './stream_kit.ts'
 
 const pair = async (algorithm: 'Ed25519' | { name: string; namedCurve: string }) => {
   const { privateKey } = (await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify'])) as CryptoKeyPair
@@ -128,6 +129,17 @@ describe('signed receipts', () => {
     const receipt = extractReceiptFromResponse(new Response(null, { headers: collected.headers })) as any
     expect(collected.status).toBe(200)
     expect(readSigned(receipt.signature)?.fields).toMatchObject({ resourceUrl: `${ORIGIN}${GENERATIONS}` })
+  })
+
+  test('of a stream come with its receipt, after the answer (contract 1.80)', async () => {
+    const { post, signed: signedFor, alice } = await table(undefined, { signer })
+    const text = await (await post(STREAM, { payment: await signedFor(STREAM) })).text()
+    const comment = /^: payment-response (\S+)$/m.exec(text)?.[1] as string
+    const receipt = extractReceiptFromResponse(new Response(null, { headers: { 'payment-response': comment } })) as any
+    expect(await verifyReceiptSignatureJWS(receipt, signer.publicKey as never)).toMatchObject({
+      payer: alice.wallet,
+      resourceUrl: `${ORIGIN}${COMPLETIONS}`,
+    })
   })
 
   test('are not made for a payment that was refused (contract 1.80)', async () => {
