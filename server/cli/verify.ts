@@ -1,7 +1,7 @@
 /** `farebox verify`: checks signed offers and receipts without a network. */
 import { readFileSync } from 'node:fs'
 import type { Jwk, SignedContent } from '../../core/mod.ts'
-import { readPublicKey } from '../signing_key.ts'
+import { readPublicKey } from '../config/keys/signing_key.ts'
 import { openSigned } from '../wiring/signatures.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
 

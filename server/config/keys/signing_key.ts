@@ -1,6 +1,6 @@
 /** The key that signs offers and receipts, as an operator writes it: PEM, JWK, or an Ed25519 seed in hex. */
 import { createHash, createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto'
-import type { Jwk } from '../core/mod.ts'
+import type { Jwk } from '../../../core/mod.ts'
 
 /** What is before the 32 bytes of an Ed25519 seed in PKCS #8. */
 const SEED_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
