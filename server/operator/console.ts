@@ -73,6 +73,11 @@ export function consoleApi({
         { message: `At most ${ATTEMPTS} attempts per minute. Try again in ${wait} s.` },
         { 'retry-after': String(wait) },
       )
+    // Before it is read: whoever has no session yet may send anything.
+    if (!(Number(request.headers.get('content-length') ?? NaN) <= MAX_BODY))
+      return failed(413, 'Request body too large', {
+        message: `Write {"token": "…"} in at most ${MAX_BODY} bytes, with Content-Length.`,
+      })
     const given = await tokenOf(request)
     const cookie = given === undefined ? undefined : sessions.open(given, { isSecure })
     if (cookie === undefined)
@@ -132,10 +137,8 @@ const emptied = (cookie: string): Reply => ({
 })
 
 async function tokenOf(request: Request): Promise<string | undefined> {
-  const text = await request.text()
-  if (text.length > MAX_BODY) return undefined
   try {
-    const { token } = JSON.parse(text) as { token?: unknown }
+    const { token } = JSON.parse(await request.text()) as { token?: unknown }
     return typeof token === 'string' ? token : undefined
   } catch {
     return undefined

@@ -164,6 +164,20 @@ describe('the console', () => {
     expect((await signIn(at)).status).toBe(204)
   })
 
+  test('reads no body that is longer than a token, nor one of unknown length', async () => {
+    const at = served()
+    const long = await signIn(at, 'x'.repeat(3_000))
+    expect([long.status, (await long.json()).error]).toEqual([413, 'Request body too large'])
+    const body = new ReadableStream({
+      start(controller) {
+        controller.enqueue(new TextEncoder().encode(JSON.stringify({ token: TOKEN })))
+        controller.close()
+      },
+    })
+    const reply = await fetch(`${at.url}/console/session`, { method: 'POST', headers: PAGE, body })
+    expect(reply.status).toBe(413)
+  })
+
   test('signs out: the cookie is gone from the browser', async () => {
     const at = served()
     const reply = await fetch(`${at.url}/console/session`, { method: 'DELETE', headers: PAGE })

@@ -6,6 +6,8 @@ import { Problem, useRead } from './use_read.tsx'
 
 const STATUSES = ['working', 'failed', 'uncollected', 'free', 'settling', 'settled', 'refused', 'unresolved'] as const
 const TAIL_MS = 2_000
+/** With a filter, a page may have to pass over thousands of calls. */
+const FILTERED_TAIL_MS = 10_000
 const ROWS = 50
 
 type Page = { readonly payments: readonly PaymentRow[]; readonly next: string | null }
@@ -15,14 +17,18 @@ export function Calls() {
   const [words, setWords] = useState<Readonly<Record<string, string>>>({})
   const [isPaused, setPaused] = useState(false)
   const [next, setNext] = useState<string>()
-  const query = new URLSearchParams({
-    limit: String(ROWS),
+  const filters = {
     ...(status && { status }),
     ...Object.fromEntries(Object.entries(words).filter(([, value]) => value !== '')),
+  }
+  const query = new URLSearchParams({
+    limit: String(ROWS),
+    ...filters,
     ...(next && { next }),
   }).toString()
+  const everyMs = Object.keys(filters).length > 0 ? FILTERED_TAIL_MS : TAIL_MS
   const isLive = !isPaused && next === undefined
-  const read = useRead(query, isLive ? TAIL_MS : 0, () => readApi<Page>(`payments?${query}`))
+  const read = useRead(query, isLive ? everyMs : 0, () => readApi<Page>(`payments?${query}`))
   const field = (name: string, text: string) => (
     <label>
       <span class="visually-hidden">{text}</span>
@@ -149,8 +155,10 @@ export function Rows({ payments }: { payments: readonly PaymentRow[] }) {
                 <StatusWord status={payment.status} />
               </td>
               <td data-label="Product">
-                {payment.endpoint}
-                {payment.model && <span class="soft small block">{payment.model}</span>}
+                <span>
+                  {payment.endpoint}
+                  {payment.model && <span class="soft small block">{payment.model}</span>}
+                </span>
               </td>
               <td data-label="Gateway">{payment.gateway}</td>
               <td class="mono" data-label="Wallet" title={payment.payer}>

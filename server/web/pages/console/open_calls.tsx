@@ -59,8 +59,10 @@ function Listed({ title, none, calls }: { title: string; none: string; calls: re
                     {duration(call.age_seconds * 1_000)}
                   </td>
                   <td data-label="Product">
-                    {call.endpoint}
-                    {call.model && <span class="soft small block">{call.model}</span>}
+                    <span>
+                      {call.endpoint}
+                      {call.model && <span class="soft small block">{call.model}</span>}
+                    </span>
                   </td>
                   <td>{call.advice}</td>
                 </tr>
