@@ -114,7 +114,7 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
                 </th>
                 <td>{stateOf(call)}</td>
                 <td>{call.paid === null ? '' : `${usdc(call.paid.replace('.', ''))} USDC`}</td>
-                <td>
+                <td class="actions">
                   {call.poll_url !== null && (
                     <button
                       type="button"
