@@ -503,6 +503,12 @@ describe('gateways', () => {
       ],
       [`${gateway}max_fee_lamports = 20000\n`, 'gateways.0.max_fee_lamports: is for Solana'],
       [`${solana}schemes = ["upto"]\n`, 'gateways.0.schemes: is for EVM networks'],
+      [`${solana}channel_min_deposit = 1\n`, 'gateways.0.channel_min_deposit: is for EVM networks'],
+      [
+        `${gateway}schemes = ["exact", "batch-settlement"]\n`,
+        'gateways.0.channel_key_env: missing; "batch-settlement" in schemes needs the key that signs claims',
+      ],
+      [`${gateway}channel_claim_above = 5\n`, 'gateways.0.channel_claim_above: needs "batch-settlement" in schemes'],
       [
         `${gateway}fee_payer_floor_lamports = 1\n`,
         'gateways.0.fee_payer_floor_lamports: is for Solana; on EVM networks use relayer_floor_wei',
