@@ -129,6 +129,18 @@ describe('the official client of batch-settlement', () => {
     expect((await onChain(channel)).balance).toBeGreaterThan(charged)
   })
 
+  test('has two calls at once on one channel: the second waits for the first, is corrected and bought (contract 1.84)', async () => {
+    const pay = official(saltOf(4))
+    await (await pay(running.url + COMPLETIONS, ask('First'))).text()
+    const both = await Promise.all(['One', 'Two'].map((text) => pay(running.url + COMPLETIONS, ask(text))))
+    expect(both.map(({ status }) => status)).toEqual([200, 200])
+    const totals = both.map((each) => BigInt(receiptIn(each).extra.channelState.chargedCumulativeAmount))
+    const charges = both.map((each) => BigInt(receiptIn(each).extra.chargedAmount))
+    const [low = 0n, high = 0n] = totals.toSorted((a, b) => Number(a - b))
+    expect(charges).toContain(high - low)
+    for (const each of both) expect(receiptIn(each).transaction).toBe('' as Hex)
+  })
+
   test('recovers a channel whose state it has lost (contract 1.84)', async () => {
     const first = await official(saltOf(3))(running.url + COMPLETIONS, ask('Before the loss'))
     await first.text()
