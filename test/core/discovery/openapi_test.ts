@@ -289,10 +289,10 @@ describe('/openapi.json', () => {
         JSON.stringify((await read(await gateway.fetch(new Request(ORIGIN + path), { origin: odd }))).body),
       ).toContain(JSON.stringify(odd).slice(1, -1))
     const page = await (await gateway.fetch(new Request(`${ORIGIN}/docs`), { origin: odd })).text()
-    expect([page.includes('<script>'), page.includes('http://&quot;&gt;&lt;script&gt;$&amp;.test/api/')]).toEqual([
-      false,
-      true,
-    ])
+    expect([
+      page.split('<script>').length - 1,
+      page.includes('http://&quot;&gt;&lt;script&gt;$&amp;.test/api/'),
+    ]).toEqual([1, true])
   })
 })
 

@@ -32,19 +32,20 @@ async function parsed(html: string) {
 }
 
 describe('/docs', () => {
-  test('is a page on its own: no script, nothing from elsewhere, one style under its hash (contract 19.9)', async () => {
+  test('is a page on its own: nothing from elsewhere, one style and one script under their hashes (contract 19.9)', async () => {
     const response = await open('/docs')
     const html = await response.text()
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8'])
     const [, style = ''] = /<style>([^]*?)<\/style>/.exec(html) ?? []
-    const hash = new Bun.CryptoHasher('sha256').update(style).digest('base64')
+    const [, script = ''] = /<script>([^]*?)<\/script>/.exec(html) ?? []
+    const hashOf = (text: string) => new Bun.CryptoHasher('sha256').update(text).digest('base64')
     expect(response.headers.get('content-security-policy')).toBe(
-      `default-src 'none'; style-src 'sha256-${hash}'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      `default-src 'none'; style-src 'sha256-${hashOf(style)}'; script-src 'sha256-${hashOf(script)}'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
     )
     const { names, links } = await parsed(html)
     expect(
       names.filter((name) => ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'meta'].includes(name)),
-    ).toEqual(['meta', 'meta'])
+    ).toEqual(['meta', 'meta', 'script'])
     expect(links.filter((link) => !/^href=(#|\/)/.test(link))).toEqual([])
     expect(style).not.toMatch(/url\(|@import/)
   })
@@ -63,8 +64,8 @@ describe('/docs', () => {
     }
     expect(html).toContain('0.01675 to 1.576 USDC')
     expect(html).toContain('0.081 USDC')
-    expect(html).toContain(`curl -i &#39;${ORIGIN}/api/v1/images/generations&#39;`)
-    expect(html).toContain('await pay(')
+    expect(html).toContain(`curl -i '${ORIGIN}/api/v1/images/generations'`)
+    expect(html).toContain('<details class="example">')
   })
 
   test('every link within the page leads to a place, and every place has one name', async () => {
@@ -96,9 +97,23 @@ describe('/docs', () => {
     })
     const html = await (await open('/docs', { endpoints: [...endpoints, rude] })).text()
     const { names } = await parsed(html)
-    expect(names.filter((name) => ['script', 'img', 'i', 'u'].includes(name))).toEqual([])
+    expect(names.filter((name) => ['script', 'img', 'i', 'u'].includes(name))).toEqual(['script'])
     expect(html).toContain('<code>&lt;b&gt;code&lt;/b&gt;</code>')
-    expect(html).toContain(`it&#39;\\&#39;&#39;s`)
+    expect(html).toContain(`it'\\''s &lt;/pre&gt;&lt;script&gt;`)
+  })
+
+  test('is under 150 KB, and has every error with what to do about it (contract 19.22)', async () => {
+    const html = await (await open('/docs')).text()
+    expect(html.length).toBeLessThan(150_000)
+    const { components } = (await read(await open('/openapi.json'))).body
+    for (const [name, { content }] of Object.entries<Record<string, any>>(components.responses)) {
+      const status = /_(\d{3})/.exec(name)?.[1]
+      const table = html.slice(html.indexOf(`<section id="error-${status}">`)).split('</section>')[0]
+      for (const code of Object.keys(content['application/json'].examples ?? {})) {
+        const [, advice] = new RegExp(`<tr><td>${code}<td>[^]*?<td>([^]*?)(<tr>|</tbody>)`).exec(table!) ?? []
+        expect([status, code, (advice ?? '').length > 10]).toEqual([status, code, true])
+      }
+    }
   })
 
   test('tells of every change', async () => {
