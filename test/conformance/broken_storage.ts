@@ -9,6 +9,7 @@ import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../co
 import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
 import { brokenListings } from './storage_listings.ts'
+import { T } from './storage_questions.ts'
 
 /**
  * Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the
@@ -836,17 +837,26 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('prune() deletes nothing alive', 'is a millisecond early', (good) => ({
     prune: (now) => good.prune(now + 1),
   })),
-  broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets nothing', (good) => ({
-    prune: async () => 0,
-    async pruneLedger(before, now) {
-      await good.prune(now)
-      return await good.pruneLedger(before, now)
-    },
-    async ledgerRows(before, now, limit) {
-      await good.prune(now)
-      return await good.ledgerRows(before, now, limit)
-    },
-  })),
+  broken('prune() empties settled calls, and forgets those that can no longer be paid', 'forgets no call', (good) => {
+    let prunedAt = 0
+    return {
+      async prune(now) {
+        prunedAt = Math.max(prunedAt, now)
+        return 0
+      },
+      // The sums by hour that it forgets are another law.
+      callTotals: async (query) =>
+        query.unit === 'hour' && prunedAt > T + 60 * 86_400_000 ? [] : await good.callTotals(query),
+      async pruneLedger(before, now) {
+        await good.prune(now)
+        return await good.pruneLedger(before, now)
+      },
+      async ledgerRows(before, now, limit) {
+        await good.prune(now)
+        return await good.ledgerRows(before, now, limit)
+      },
+    }
+  }),
   broken(
     'a settled call that was emptied still refuses its authorization',
     'knows authorizations by their requests',
