@@ -421,7 +421,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     requestContext: RequestContext,
     { path, search }: Pick<RequestUrl, 'path' | 'search'>,
   ): Promise<Reply> {
-    const { request, ip, params, origin } = requestContext
+    const { request, ip, params, origin, isHostTrusted } = requestContext
     const hold = holdOn(bodies)
     try {
       const permitted = permit(endpoint, ip)
@@ -445,6 +445,7 @@ export function customGateway(setup: CustomSetup): Gateway {
         },
         search,
         origin,
+        isHostTrusted,
         header,
         bytes,
         text,

@@ -41,7 +41,12 @@ type Address = { readonly address: string; readonly port: number } | null
 type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
 
 /** The origin that was called, and its parts. */
-type Base = { readonly host: string; readonly origin: string; readonly protocol: string }
+type Base = {
+  readonly host: string
+  readonly origin: string
+  readonly protocol: string
+  readonly isLoopback: boolean
+}
 
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
 export function app({
@@ -121,7 +126,12 @@ export function app({
     }
     const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
-    const caller = { ip, origin: target.origin ?? (target === first ? origin : originOf(name, origin)) }
+    const caller = {
+      ip,
+      origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
+      isHostTrusted:
+        target.origin !== undefined || publicOrigin !== undefined || (base.isLoopback && base.host === host),
+    }
     const page = guideFor(request.method, path, target.gateway)
     if (page) return page
     const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
@@ -203,7 +213,7 @@ const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD
 const hasSingleHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
 
 /** Guards against DNS rebinding: a web page whose host name resolves to this machine must not read /devnet. */
-const isLoopbackRequest = (base: Base, host: string): boolean => isLoopbackHost(base.host) && isLoopbackHost(host)
+const isLoopbackRequest = (base: Base, host: string): boolean => base.isLoopback && isLoopbackHost(host)
 
 function isLoopbackHost(host: string): boolean {
   const url = URL.parse(`http://${host}`)
@@ -278,7 +288,12 @@ function originParser(): (origin: string) => Base | null {
     if (known.size >= MAX_ORIGINS) known.clear()
     const url = URL.parse(origin)
     // The parts of a URL are made anew whenever they are read.
-    const base = url && { host: url.host, origin: url.origin, protocol: url.protocol }
+    const base = url && {
+      host: url.host,
+      origin: url.origin,
+      protocol: url.protocol,
+      isLoopback: isLoopbackHost(url.host),
+    }
     known.set(origin, base)
     return base
   }

@@ -11,6 +11,8 @@ import { PAYMENT_HEADERS } from '../x402/protocol.ts'
 export type RequestContext = {
   readonly request: Request
   readonly origin: string
+  /** Whether the origin is the gateway's own, and not only what the Host header says. */
+  readonly isHostTrusted: boolean
   /** Path as called, without the query; used for `resource.url`. */
   readonly path: string
   readonly params: Readonly<Record<string, string>>
@@ -28,7 +30,7 @@ export function requestContextOf(
   request: Request,
   url: RequestUrl,
   {
-    caller: { ip, origin = url.origin, gone },
+    caller: { ip, origin = url.origin, isHostTrusted = true, gone },
     params,
     bazaar,
   }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
@@ -38,6 +40,7 @@ export function requestContextOf(
     request,
     bazaar,
     origin,
+    isHostTrusted,
     path: url.path,
     params,
     get query() {

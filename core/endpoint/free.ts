@@ -26,6 +26,8 @@ export type FreeRequest = RequestHead & {
   /** The raw query with its question mark; '' when there is none. */
   readonly search: string
   readonly origin: string
+  /** Whether the origin is the gateway's own, and not only what the Host header says. */
+  readonly isHostTrusted: boolean
   /** The raw body as bytes, as text, or as JSON. All throw an `ApiError`. */
   bytes(): Promise<Uint8Array>
   text(): Promise<string>

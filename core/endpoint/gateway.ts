@@ -8,6 +8,11 @@ export type Caller = {
   readonly ip: string
   /** Public origin, when it differs from that of the request. */
   readonly origin?: string
+  /**
+   * False where the origin is only what the Host header says. Sign-ins are then neither asked for nor taken, because a
+   * site of another name could pass them on. Default true.
+   */
+  readonly isHostTrusted?: boolean
   /** Aborts when the caller disconnects; defaults to the request's own signal. */
   readonly gone?: AbortSignal
 }

@@ -30,10 +30,10 @@ export type SignInChallenge = {
 }
 
 /** The resource that is signed for, as the caller addressed it. */
-export type SignInFor = { readonly origin: string; readonly path: string }
+export type SignInFor = { readonly origin: string; readonly path: string; readonly isHostTrusted: boolean }
 
 export type SignIns = {
-  /** What a wallet has to sign for this resource; undefined while the chain is not ready. */
+  /** What a wallet has to sign for this resource; undefined where nobody can sign in at the moment. */
   challenge(resource: SignInFor): Promise<SignInChallenge | undefined>
   /** Who has signed in with this request. */
   wallet(headers: { get(name: string): string | null }, resource: SignInFor): Promise<SignedInAs>

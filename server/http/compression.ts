@@ -2,7 +2,14 @@
 import type { Reply } from '../../core/mod.ts'
 
 /** What is compressed. A paid answer is not: its length would tell of its content (the BREACH attack). */
-const DOCUMENTS: ReadonlySet<string> = new Set(['/openapi.json', '/docs', '/llms-full.txt', '/.well-known/x402'])
+const DOCUMENTS: ReadonlySet<string> = new Set([
+  '/openapi.json',
+  '/docs',
+  '/llms-full.txt',
+  '/.well-known/x402',
+  '/api/pricing',
+  '/api/v1/models',
+])
 
 type Known = { readonly text: string; readonly bytes: Uint8Array }
 

@@ -38,6 +38,7 @@ export type SignInContext = {
 }
 
 const STATEMENT = 'Show which wallet you are. This pays nothing and allows no payment.'
+const NO_ORIGIN = 'this gateway has no public origin of its own, so nobody can sign in to it'
 /** Clocks of replicas differ a little. */
 const SKEW_MS = 10_000
 
@@ -45,7 +46,7 @@ const USED = recordKind({ kind: 'sign_in', version: 1, schema: Type.Object({}) }
 
 export function signIns({ storage, chain, clock, random, hashes, timeouts }: SignInContext): SignIns {
   const infoOf = async (
-    { origin, path }: SignInFor,
+    { origin, path }: Pick<SignInFor, 'origin' | 'path'>,
     { issuedAt, requestId }: Pick<SignInInfo, 'issuedAt' | 'requestId'>,
   ): Promise<SignInInfo> => {
     const uri = origin + path
@@ -57,7 +58,7 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
     async challenge(resource) {
       const now = clock.now()
       const terms = chain.terms(now)
-      if (terms.length === 0 || !chain.hasSigned) return undefined
+      if (terms.length === 0 || !chain.hasSigned || !resource.isHostTrusted) return undefined
       const issued = { issuedAt: new Date(now).toISOString(), requestId: bytesToHex(random(8)) }
       return signInChallenge(await infoOf(resource, issued), terms)
     },
@@ -65,6 +66,7 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
     async wallet(headers, resource) {
       const header = headers.get(SIGN_IN)
       if (header === null) return { kind: 'none' }
+      if (!resource.isHostTrusted) return refused(NO_ORIGIN)
       const signed = decodeSignIn(header)
       if (!signed) return refused(`the ${SIGN_IN} header is not base64 of a signed challenge`)
       const now = clock.now()

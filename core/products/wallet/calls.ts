@@ -54,16 +54,17 @@ const calls = free({
     data: Type.Array(walletCall),
     next_cursor: Type.Union([Type.String(), Type.Null()]),
   }),
-  async answer({ query, origin, path, header }, { clock, gateway, ledger, signIns, calls: own }) {
+  async answer({ query, origin, isHostTrusted, path, header }, { clock, gateway, ledger, signIns, calls: own }) {
     const limit = limitOf(query.get('limit'))
     const after = cursorOf(query.get('cursor'))
-    const resource = { origin, path }
+    const resource = { origin, path, isHostTrusted }
     const signed = await signIns.wallet({ get: header }, resource)
     if (signed.kind !== 'wallet') {
       const challenge = await signIns.challenge(resource)
       if (!challenge)
         throw new ApiError('NOT_CONFIGURED', {
-          message: 'wallet.calls: no chain of this gateway can check a sign-in at the moment.',
+          message:
+            'wallet.calls: nobody can sign in here: the gateway has no public origin of its own, or its chain is not ready.',
         })
       return signInFirst(challenge, {
         url: origin + path,

@@ -96,6 +96,20 @@ describe('a poll with a sign-in (contract 2.31)', () => {
     expect(await why(btoa('[]'))).toContain('not base64 of a signed challenge')
   })
 
+  test('is neither asked for nor taken where only the Host header names the gateway (contract 2.32)', async () => {
+    const job = await paidJob()
+    const signIn = signed(job.chain, challengeOf(await get(job, job.path)), job.alice.wallet)
+    const untrusted = { isHostTrusted: false }
+    const request = new Request(ORIGIN + job.path, { headers: { 'sign-in-with-x': signIn } })
+    const body = (await (await job.gateway.fetch(request, untrusted)).json()) as any
+    expect([body.details, body.extensions['sign-in-with-x']]).toEqual([
+      'this gateway has no public origin of its own, so nobody can sign in to it',
+      undefined,
+    ])
+    const list = await job.gateway.fetch(new Request(`${ORIGIN}/api/v1/wallet/calls`), untrusted)
+    expect(list.status).toBe(503)
+  })
+
   test('of two at once at two replicas one wins', async () => {
     const chain = memoryChain()
     const storage = memoryStorage()
