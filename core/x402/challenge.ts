@@ -136,6 +136,12 @@ function fitting(room: number, { begin, resource, offers, accepts, bazaar, signI
     const parts = partsOf(resourceFields, declared)
     if (isRoom(parts)) return parts
   }
+  // A wallet that signs in needs no offer but the first, should the result not be paid for.
+  for (let count = offers.length - 1; signIn !== undefined && count > 0; count--) {
+    const listed = offers.slice(0, count).map(withoutHint)
+    const parts = partsOf({ url: short.url }, DECLARED_BRIEFLY, JSON.stringify(listed), listed)
+    if (isRoom(parts)) return parts
+  }
   for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
     const parts = partsOf({ url: short.url }, '', JSON.stringify(listed), listed)
     if (isRoom(parts) || listed.length < 2) return parts

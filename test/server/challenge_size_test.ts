@@ -223,6 +223,24 @@ describe('a 402', () => {
     }
   })
 
+  test('that asks for a sign-in has room for it, whatever the gateway offers besides (contract 2.31)', () => {
+    const offers = [EVM, BASE, BATCHED, SOLANA].map((terms) => ({ ...terms, amount: '22000', maxTimeoutSeconds: 600 }))
+    const info = {
+      domain: 'payments-gateway.production.eu-central-1.example-company.com',
+      uri: `${ORIGINS[1]}/api/v1/images/generations/job_00000000000000000000000000000000`,
+      statement: 'Show which wallet you are. This pays nothing and allows no payment.',
+      version: '1',
+      nonce: 'a'.repeat(32),
+      issuedAt: '2026-11-22T12:00:00.000Z',
+      requestId: 'b'.repeat(16),
+    } as const
+    const signIn = { info, supportedChains: [{ chainId: EVM.network, type: 'eip191' }], schema: {} } as const
+    const resource = { url: info.uri, description: 'Collect a slow image job', mimeType: 'application/json', signIn }
+    const { headers } = challenge(offers, resource, { error: 'Payment Required' })
+    const { accepts, extensions } = decodeHeader(headers['payment-required'] ?? null)
+    expect([extensions['sign-in-with-x'].info, accepts[0].network]).toEqual([info, EVM.network])
+  })
+
   test('of several offers names the first exact one where a client reads one only (contract 1.4)', () => {
     const other = { ...offerOf(EVM), scheme: 'upto' }
     const { headers } = challenge([other, offerOf(BASE), offerOf(EVM)], resource, {})
