@@ -147,7 +147,7 @@ const WRITE = {
     const base = url.slice(0, url.lastIndexOf('/chat/completions'))
     return [
       "// npm install openai",
-      "import OpenAI from 'openai'",
+      "import OpenAI from \\"openai\\"",
       paying + "const openai = new OpenAI({ baseURL: '" + base + "', apiKey: 'none', fetch: pay })",
       "const answer = await openai.chat.completions.create(" + JSON.stringify(ordered, null, 2) + ")",
       "console.log(answer.choices[0].message.content)",
