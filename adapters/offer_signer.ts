@@ -24,7 +24,9 @@ const ALGORITHMS: Readonly<Record<OfferSigner['algorithm'], Algorithm>> = {
  * key.
  *
  * @example
- * const signer = offerSigner({ kty: 'OKP', crv: 'Ed25519', x: '…', d: '…' })
+ * const x = '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo'
+ * const d = 'nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A'
+ * const signer = offerSigner({ kty: 'OKP', crv: 'Ed25519', x, d })
  */
 export function offerSigner(key: Jwk): OfferSigner {
   const algorithm = algorithmOf(key)
@@ -43,7 +45,12 @@ export function offerSigner(key: Jwk): OfferSigner {
   }
 }
 
-/** Whether this public key signed it. Never throws. */
+/**
+ * Whether this public key signed it. Never throws.
+ *
+ * @example
+ * const isOurs = await isSignedBy('eyJhbGciOiJFZERTQSJ9.e30.AA', { kty: 'OKP', crv: 'Ed25519', x: 'AAAA' })
+ */
 export async function isSignedBy(jws: string, key: Jwk): Promise<boolean> {
   const algorithm = algorithmOf(key)
   if (!algorithm || readSigned(jws)?.algorithm !== algorithm) return false

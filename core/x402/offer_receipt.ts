@@ -90,6 +90,12 @@ export type SignedContent = {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
+/**
+ * Reads a signed offer or receipt. Whether it is genuine is another question.
+ *
+ * @example
+ * const content = readSigned('eyJhbGciOiJFZERTQSJ9.e30.AA')
+ */
 export function readSigned(jws: string): SignedContent | undefined {
   const [head = '', payload = '', signature, ...more] = jws.split('.')
   const header = decodeObject(head)

@@ -68,6 +68,7 @@ async function documentation(): Promise<readonly string[]> {
   return [
     'core/CONTRACT.md',
     'core/DECISIONS.md',
+    'server/docs/pictures/console.png',
     'server/docs/pictures/pages.png',
     ...guides.map((file) => `server/docs/${file}`),
   ]

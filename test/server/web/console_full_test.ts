@@ -1,6 +1,7 @@
 /** The operator's console in a real browser, against a devnet on which calls are bought. */
 import { afterAll, beforeAll, describe, expect } from 'bun:test'
 import { mkdirSync } from 'node:fs'
+import { pngSize } from '../clients/payer.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 import {
   axeProblems,
@@ -14,6 +15,7 @@ import {
   sideways,
   WIDTHS,
 } from './browser.ts'
+import { CONSOLE_PICTURE, consolePictureOf } from './pictures.ts'
 
 const TOKEN = 'console-test-token-0123456789'
 const PAGES = ['overview', 'calls', 'open', 'health', 'controls', 'configuration'] as const
@@ -52,12 +54,25 @@ async function signIn(page: Page, token = TOKEN): Promise<void> {
   await page.getByRole('button', { name: 'Sign in' }).click()
 }
 
+/** Attempts to sign in are few in a minute, so every visitor but the first brings the same session. */
+let session: object | undefined
+
 async function signedIn(options: object = {}) {
-  const opened = await openPage(browser, options)
-  await signIn(opened.page)
+  const opened = await openPage(browser, { ...options, ...(session && { storageState: session }) })
+  if (session) await opened.page.goto(`${origin}/console`, { waitUntil: 'networkidle' })
+  else await signIn(opened.page)
   await opened.page.getByRole('heading', { name: 'Overview' }).waitFor()
+  session ??= await opened.page.context().storageState()
   return opened
 }
+
+inBrowser(
+  'the picture of the console in the README can be made again, and has the size of the one that is there',
+  async () => {
+    const made = await consolePictureOf({ origin, token: TOKEN }, browser)
+    expect([pngSize(made), pngSize(await Bun.file(CONSOLE_PICTURE).bytes())]).toEqual(['1600x1000', '1600x1000'])
+  },
+)
 
 describe('the console', () => {
   inBrowser('asks for the token, says so when it is wrong, and ends with the session', async () => {

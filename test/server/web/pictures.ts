@@ -1,13 +1,15 @@
 /**
- * The picture in the README: the front page and the playground of a devnet, side by side. `bun
- * test/server/web/pictures.ts --write` makes it again after the pages have changed.
+ * The pictures in the README: the front page and the playground of a devnet, side by side, and the console. `bun
+ * test/server/web/pictures.ts --write` makes them again after the pages have changed.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Browser, openBrowser, openPage } from './browser.ts'
 
-export const PICTURE = join(import.meta.dirname, '../../../server/docs/pictures/pages.png')
+const PICTURES = join(import.meta.dirname, '../../../server/docs/pictures')
+export const PICTURE = join(PICTURES, 'pages.png')
+export const CONSOLE_PICTURE = join(PICTURES, 'console.png')
 
 const SIZE = { width: 1200, height: 1100 }
 
@@ -33,16 +35,43 @@ export async function pictureOf(origin: string, browser: Browser): Promise<Uint8
   return picture
 }
 
+/** A PNG of the console's overview. What was bought on the devnet before is in it. */
+export async function consolePictureOf(
+  { origin, token }: { readonly origin: string; readonly token: string },
+  browser: Browser,
+): Promise<Uint8Array> {
+  const { page } = await openPage(browser, { viewport: { width: 1600, height: 1000 } })
+  await page.goto(`${origin}/console`, { waitUntil: 'networkidle' })
+  await page.getByLabel('Operator token').fill(token)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByRole('heading', { name: 'Overview' }).waitFor()
+  await page.locator('canvas').first().waitFor()
+  await page.waitForLoadState('networkidle')
+  const picture = await page.screenshot()
+  await page.context().close()
+  return picture
+}
+
 if (import.meta.main && process.argv.includes('--write')) {
   const dir = await mkdtemp(join(tmpdir(), 'farebox-pictures-'))
   const browser = await openBrowser()
+  const token = crypto.randomUUID()
   const gateway = Bun.spawn([process.execPath, join(import.meta.dirname, '../../../server/main.ts')], {
     cwd: dir,
-    env: { PATH: process.env.PATH ?? '', HOME: dir, PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' },
+    env: {
+      PATH: process.env.PATH ?? '',
+      HOME: dir,
+      PORT: '0',
+      DATABASE_URL: 'memory:',
+      OBJECT_STORE: 'memory:',
+      OPERATOR_TOKEN: token,
+    },
     stdout: 'pipe',
   })
   try {
-    await writeFile(PICTURE, await pictureOf(await originIn(gateway.stdout), browser))
+    const origin = await originIn(gateway.stdout)
+    await writeFile(PICTURE, await pictureOf(origin, browser))
+    await writeFile(CONSOLE_PICTURE, await consolePictureOf({ origin, token }, browser))
   } finally {
     await browser.close()
     gateway.kill()
