@@ -36,6 +36,7 @@ export async function compileBinary(out: string, platform?: PlatformName): Promi
   const program = runtime && join(RUNTIMES, runtime, 'bin', runtime.includes('windows') ? 'bun.exe' : 'bun')
   if (program !== undefined && !existsSync(program))
     throw new Error(`there is no ${program}; run: ${INSTALL_RUNTIMES.join(' ')}`)
+  const pages = await finishedPages()
   const { success, logs, metafile } = await Bun.build({
     entrypoints: ENTRY_POINTS,
     // Own files may import packages of their own.
@@ -55,12 +56,12 @@ export async function compileBinary(out: string, platform?: PlatformName): Promi
     minify: { whitespace: true, syntax: true, identifiers: false },
     plugins: [
       nativeSignatures(platform ? PLATFORMS[platform].prebuilt : `${process.platform}-${process.arch}`),
-      await finishedPages(),
+      pages.plugin,
     ],
     throw: false,
   })
   if (!success) throw new Error(`compiling the binary failed:\n${logs.map(String).join('\n')}`)
-  return packagesIn(metafile)
+  return [...new Set([...packagesIn(metafile), ...pages.packages])].sort()
 }
 
 /**

@@ -87,6 +87,7 @@ export async function compileLibrary(out: string, flags: readonly string[]): Pro
  * bundled for Node. Returns the packages that went in.
  */
 async function bundleServer(out: string, external: readonly string[]): Promise<readonly string[]> {
+  const pages = await finishedPages()
   const [server, launcher] = await Promise.all([
     Bun.build({
       entrypoints: PROGRAMS.map((path) => join(ROOT, path)),
@@ -97,7 +98,7 @@ async function bundleServer(out: string, external: readonly string[]): Promise<r
       splitting: true,
       metafile: true,
       external: [...external, ...APART].flatMap((name) => [name, `${name}/*`]),
-      plugins: [compiledWorker, await finishedPages()],
+      plugins: [compiledWorker, pages.plugin],
       throw: false,
     }),
     Bun.build({
@@ -111,7 +112,7 @@ async function bundleServer(out: string, external: readonly string[]): Promise<r
   ])
   const logs = [...server.logs, ...launcher.logs].map(String)
   if (!server.success || !launcher.success) throw new Error(`bundling the server failed:\n${logs.join('\n')}`)
-  return packagesIn(server.metafile)
+  return [...new Set([...packagesIn(server.metafile), ...pages.packages])].sort()
 }
 
 /** The thread is a file of its own, which is JavaScript in the package. */

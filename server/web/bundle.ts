@@ -74,9 +74,12 @@ const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
 }
 
+/** The files, and what the bundler says of what went into them. */
+export type Bundle = { readonly files: readonly WebFile[]; readonly metafile: Bun.BuildOutput['metafile'] }
+
 /** Bundles every page. Throws with the compiler's output when a source does not compile. */
-export async function bundle(): Promise<readonly WebFile[]> {
-  const { success, outputs, logs } = await Bun.build({
+export async function bundle(): Promise<Bundle> {
+  const { success, outputs, logs, metafile } = await Bun.build({
     entrypoints: [
       join(SOURCES, 'lib/styles.css'),
       ...PAGES.flatMap(({ name, hasStyles }) => [
@@ -92,6 +95,7 @@ export async function bundle(): Promise<readonly WebFile[]> {
     publicPath: ASSETS,
     define: { 'process.env.NODE_ENV': '"production"' },
     naming: { entry: '[dir]-[hash].[ext]', chunk: 'part-[hash].[ext]', asset: '[name]-[hash].[ext]' },
+    metafile: true,
     throw: false,
   })
   if (!success) throw new Error(`bundling the web pages failed:\n${logs.map(String).join('\n')}`)
@@ -112,7 +116,7 @@ export async function bundle(): Promise<readonly WebFile[]> {
       styles: [assetOf('lib', 'css'), ...(page.hasStyles ? [assetOf(page.name, 'css')] : [])],
     }),
   }))
-  return [...pages, ...assets]
+  return { files: [...pages, ...assets], metafile }
 }
 
 /** The document around a page, which its script fills. */

@@ -8,7 +8,7 @@ const ORIGIN = 'https://ai.example.com'
 let files: readonly WebFile[]
 let pages: ReturnType<typeof webPages>
 beforeAll(async () => {
-  files = await bundle()
+  files = (await bundle()).files
   pages = webPages(() => Promise.resolve(files))
 })
 

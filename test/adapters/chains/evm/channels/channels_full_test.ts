@@ -126,6 +126,8 @@ async function sendAs(account: PrivateKeyAccount, data: Hex): Promise<void> {
   const fees = { gas: 500_000n, maxFeePerGas: 10n ** 11n, maxPriorityFeePerGas: 0n }
   const raw = await account.signTransaction({ chainId: 84532, nonce, to: BATCH_SETTLEMENT, data, ...fees })
   const hash = await node.ask<Hex>('eth_sendRawTransaction', raw)
+  // The node answers before the block is there.
+  await node.ask('evm_mine')
   const receipt = await node.ask<{ status: Hex } | null>('eth_getTransactionReceipt', hash)
   if (receipt?.status !== '0x1') throw new Error(`the transaction ${receipt ? 'reverted' : 'is not mined'}`)
 }
