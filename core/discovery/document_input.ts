@@ -20,3 +20,6 @@ export type GatewayDescription = {
   /** Changelog entries, newest first. */
   readonly changes: readonly Change[]
 }
+
+export const DESCRIPTION =
+  'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'

@@ -2,10 +2,9 @@
  * The documents for language models: `/llms.txt`, a page that leads on, and `/llms-full.txt`, everything that a program
  * needs to buy. Both are Markdown (llmstxt.org), and both are derived from what the gateway sells.
  */
-import type { GatewayDescription } from './document_input.ts'
+import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Priced } from '../endpoint/gateway_info.ts'
-import { DESCRIPTION } from './openapi.ts'
 import { priceList } from './price_list.ts'
 
 /** JSON of the OpenAPI document, which has been made from typed parts. */

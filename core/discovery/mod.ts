@@ -5,7 +5,6 @@ import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import { offeredIn } from '../endpoint/samples.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
 import type { Bazaar } from '../x402/challenge.ts'
-import { openapi } from './openapi.ts'
 import { priceList } from './price_list.ts'
 import { wellKnown } from './well_known.ts'
 
@@ -29,8 +28,11 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
     () => offeredIn(endpoints, facts.offering),
     () => '',
   )
-  const describe = (listed: readonly Endpoint[]) =>
-    openapi(listed, facts, { origin: PLACEHOLDER_ORIGIN, offered: new Set(offered()) })
+  // Long, and needed by the first reader only.
+  const describe = async (listed: readonly Endpoint[]) => {
+    const { openapi } = await import('./openapi.ts')
+    return await openapi(listed, facts, { origin: PLACEHOLDER_ORIGIN, offered: new Set(offered()) })
+  }
   const described = memoized(() => describe(offered()), key)
   const written = memoized(async () => JSON.stringify(await described()), key)
   const everything = memoized(async () => JSON.stringify(await describe(endpoints)), key)

@@ -13,7 +13,7 @@ import {
   methodsOf,
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
-import type { GatewayDescription } from './document_input.ts'
+import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
 import { usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
@@ -41,9 +41,6 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** Described in one turn of the event loop: all of them take 60 ms. */
 const ENDPOINTS_PER_TURN = 10
-
-export const DESCRIPTION =
-  'Sells AI by the call. A request without payment is answered 402 with an exact quote; sign a USDC authorization (x402 version 2) and send the request again with a payment header. Money moves only when there is a result.'
 
 /**
  * Builds the document of these endpoints. Those that are not `offered` are marked `x-available: false`. Rejects only if

@@ -3,9 +3,8 @@
  * 19.1; decision 70).
  */
 import { bazaarOf } from './bazaar.ts'
-import type { GatewayDescription } from './document_input.ts'
+import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
 import { type Endpoint, isSold } from '../endpoint/mod.ts'
-import { DESCRIPTION } from './openapi.ts'
 import { priceRange } from './price_list.ts'
 
 export function wellKnown(
