@@ -115,7 +115,7 @@ test('a node that refuses for want of gas sends nothing, loses nothing, and stop
     await give(address, 1n)
     const now = h.now()
     expect(h.chain.terms(now)).toHaveLength(1)
-    expect(await settle(h, h.chain, paid)).toMatchObject({
+    expect(await settle(h, h.chain, paid, now)).toMatchObject({
       kind: 'unavailable',
       reason: expect.stringMatching(/nothing was sent.*insufficient funds/i),
     })
