@@ -8,13 +8,18 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { channelDigests } from '../../adapters/chains/evm/channels/digests.ts'
+import { evmChannels } from '../../adapters/chains/evm/channels/mod.ts'
+import { channelStates } from '../../adapters/chains/evm/channels/state.ts'
+import { type Hex, word } from '../../adapters/chains/hex.ts'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
-import { gateway, type Offer, type Storage } from '../../core/mod.ts'
+import { type Chain, gateway, type Offer, type Storage } from '../../core/mod.ts'
 import type { ChatVendor } from '../../core/ports/vendors/chat.ts'
 import { app } from '../../server/app.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
@@ -23,6 +28,8 @@ import { fixed, median, table } from './print.ts'
 const IN_FLIGHT = 32
 const ROUNDS = 5
 const BALANCE = 1_000_000_000_000n
+/** What a chat of 160 and 180 tokens costs by use, in base units; the gateway refuses vouchers of another sum. */
+const CHARGE = 1_106n
 const PIECES = 50
 const TEXT = 'A fox is small, quick and red, and the snow does not trouble it. '.repeat(14)
 const FREE_TIER = [{ requests: 1_000_000_000, windowMs: 60_000 }]
@@ -33,6 +40,8 @@ const CASES = [
   { name: 'paid chat, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'sqlite' },
   { name: 'paid chat, whole, memory storage', model: 'openai/gpt-6-luna', stream: false, at: 'memory' },
   { name: `paid chat, stream of ${PIECES} pieces, SQLite`, model: 'openai/gpt-6-luna', stream: true, at: 'sqlite' },
+  { name: 'paid by voucher, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'vouchers' },
+  { name: 'paid by voucher, whole, memory storage', model: 'openai/gpt-6-luna', stream: false, at: 'memory vouchers' },
 ] as const
 type Case = (typeof CASES)[number]
 type Round = { readonly cpuMicros: number; readonly rate: number }
@@ -68,9 +77,79 @@ function scripted(): ChatVendor {
   }
 }
 
-function started(storage: Storage) {
+/** Signs the payment of the buyer with this number for an offer. */
+type Sign = (offer: Offer, buyer: number) => Promise<object>
+type Money = { readonly chain: Chain; readonly sign: Sign }
+
+function cash(): Money {
   const chain = memoryChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), BALANCE)
+  return {
+    chain,
+    sign: async (offer, buyer) => chain.sign(offer, { from: chain.wallet(buyerName(buyer)), now: Date.now() }),
+  }
+}
+
+const NETWORK = 'eip155:84532'
+const ADDRESS = (digit: string) => `0x${digit.repeat(40)}` as Hex
+
+/** Channels whose balance every node would confirm. What a call is charged is learned from the first. */
+function vouchers(storage: Storage): Money {
+  const digests = channelDigests(84_532)
+  const confirmed = [[BALANCE, 0n], [0n, 0n], [0n]].map((words) => ({
+    ok: true,
+    data: `0x${words.map((each) => word(each)).join('')}` as Hex,
+  }))
+  const channels = evmChannels(
+    {
+      reads: { view: async () => ({ kind: 'seen', time: Math.floor(Date.now() / 1_000), results: confirmed }) },
+      relayer: { send: () => Promise.reject(new Error('nothing is sent here')) },
+      states: channelStates(storage, { network: NETWORK, seller: ADDRESS('5') }),
+    },
+    {
+      network: NETWORK,
+      chainId: 84_532,
+      asset: ADDRESS('1'),
+      payTo: ADDRESS('2'),
+      domain: { name: 'USDC', version: '2' },
+      authorizer: ADDRESS('5'),
+      withdrawDelay: 900,
+      minDeposit: 1n,
+      lagSeconds: 10,
+    },
+  )
+  const buyers = Array.from({ length: BUYERS }, () => ({
+    account: privateKeyToAccount(`0x${randomBytes(32).toString('hex')}`),
+    charged: 0n,
+  }))
+  return {
+    chain: { ...channels, terms: () => [channels.terms] },
+    async sign(accepted, number) {
+      const buyer = buyers[number % BUYERS] as (typeof buyers)[number]
+      const ceiling = buyer.charged + BigInt(accepted.amount)
+      buyer.charged += CHARGE
+      return { x402Version: 2, accepted, payload: await voucherOf(buyer.account, { accepted, ceiling }) }
+    },
+  }
+
+  async function voucherOf(account: PrivateKeyAccount, { accepted, ceiling }: { accepted: Offer; ceiling: bigint }) {
+    const payer = account.address.toLowerCase() as Hex
+    const channelConfig = {
+      payer,
+      payerAuthorizer: payer,
+      receiver: ADDRESS('2'),
+      receiverAuthorizer: ADDRESS('5'),
+      token: accepted.asset as Hex,
+      withdrawDelay: 900,
+      salt: `0x${word(7n)}` as Hex,
+    }
+    const channelId = digests.channelId(channelConfig)
+    const signature = await account.sign({ hash: digests.voucher(channelId, ceiling) })
+    return { type: 'voucher', channelConfig, voucher: { channelId, maxClaimableAmount: String(ceiling), signature } }
+  }
+}
+
+function started(storage: Storage, { chain, sign }: Money = cash()) {
   const vendor = scripted()
   const log = { access() {}, info() {}, warn: console.error, alert: console.error }
   const made = gateway({
@@ -91,11 +170,11 @@ function started(storage: Storage) {
     freeTier: FREE_TIER,
   })
   const elysia = app({ gateways: [{ gateway: made, hosts: [] }], log: log as never })
-  return { chain, fetch: (request: Request) => elysia.fetch(request) }
+  return { sign, fetch: (request: Request) => elysia.fetch(request) }
 }
 type Started = ReturnType<typeof started>
 
-async function prepared({ chain, fetch }: Started, { model, stream }: Case) {
+async function prepared({ sign, fetch }: Started, { model, stream }: Case) {
   const messages = [
     { role: 'system', content: 'You are a patient naturalist. Answer in plain words, in one paragraph.' },
     { role: 'user', content: 'What does a fox do in winter, when the snow is deep and the mice are under it?' },
@@ -108,21 +187,21 @@ async function prepared({ chain, fetch }: Started, { model, stream }: Case) {
   await first.text()
   const challenge = required && (JSON.parse(atob(required)) as { accepts: readonly [Offer]; resource: unknown })
   let buyer = 0
-  return (): Request => {
+  return async (): Promise<Request> => {
     if (!challenge) return request()
-    const from = chain.wallet(buyerName(buyer++))
-    const payment = chain.sign(challenge.accepts[0], { from, now: Date.now() })
+    const payment = await sign(challenge.accepts[0], buyer++)
     return request({ 'payment-signature': btoa(JSON.stringify({ ...payment, resource: challenge.resource })) })
   }
 }
 
 /** The requests are signed before the time is taken. */
-async function round({ fetch }: Started, next: () => Request, count: number): Promise<Round> {
-  const requests = Array.from({ length: count }, next)
-  let at = 0
-  const lane = async () => {
-    for (let request = requests[at++]; request; request = requests[at++]) {
-      const response = await fetch(request)
+async function round({ fetch }: Started, next: () => Promise<Request>, count: number): Promise<Round> {
+  const requests: Request[] = []
+  for (let made = 0; made < count; made++) requests.push(await next())
+  // Each lane has buyers of its own, whose vouchers follow one another.
+  const lane = async (_: unknown, first: number) => {
+    for (let at = first; at < count; at += IN_FLIGHT) {
+      const response = await fetch(requests[at] as Request)
       const text = await response.text()
       if (response.status !== 200) throw new Error(`${response.status}: ${text.slice(0, 400)}`)
     }
@@ -130,7 +209,7 @@ async function round({ fetch }: Started, next: () => Request, count: number): Pr
   Bun.gc(true)
   const cpu = process.cpuUsage()
   const startedAt = performance.now()
-  await Promise.all(Array.from({ length: IN_FLIGHT }, lane))
+  await Promise.all(Array.from({ length: IN_FLIGHT }).map(lane))
   const seconds = (performance.now() - startedAt) / 1_000
   const { user, system } = process.cpuUsage(cpu)
   return { cpuMicros: (user + system) / count, rate: count / seconds }
@@ -140,7 +219,12 @@ export async function inProcess(ms: number, only = ''): Promise<void> {
   const dir = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
   const storages = { sqlite: sqliteStorage(join(dir, 'farebox.db')), memory: memoryStorage() }
   await warmTokenizer()
-  const gateways = { sqlite: started(storages.sqlite), memory: started(storages.memory) }
+  const gateways = {
+    sqlite: started(storages.sqlite),
+    memory: started(storages.memory),
+    vouchers: started(storages.sqlite, vouchers(storages.sqlite)),
+    'memory vouchers': started(storages.memory, vouchers(storages.memory)),
+  }
   const field = await Promise.all(
     CASES.filter(({ name }) => name.includes(only)).map(async (each) => ({
       ...each,
