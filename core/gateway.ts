@@ -29,6 +29,7 @@ import { pollUrls } from './call/poll_urls.ts'
 import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
 import { activeCalls } from './payment/active_calls.ts'
+import { prepaidCalls } from './payment/prepaid_calls.ts'
 import type { Controls } from './payment/control/controls.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
@@ -216,7 +217,8 @@ export function customGateway(setup: CustomSetup): Gateway {
     leaseMs: timeouts.workLeaseMs,
     lastAlert: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
   })
-  const storage = withDeclaredRecords(active.storage)
+  const prepaid = prepaidCalls(active.storage, { owner: setup.ports.storage, clock, leaseMs: timeouts.workLeaseMs })
+  const storage = withDeclaredRecords(prepaid?.storage ?? active.storage)
   const underWay = activity(bare.background)
   const ports = { ...bare, storage, background: underWay.background }
   const workers = sharedBy(setup.ports.storage, 'workers', () => new Set<string>()).add(workerId)
@@ -258,6 +260,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     timeouts,
     workerId,
     activeCalls: active,
+    prepaid,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
     bodies,

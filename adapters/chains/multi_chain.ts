@@ -101,6 +101,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
+    drawDown: async (payment, offer, at) => await (await chainOf(payment, offer, at)).drawDown?.(payment, offer, at),
     ...(readable.length > 0 && { balance }),
     ...(provers.length > 0 && { proves }),
     ...(chains.some((chain) => chain.hasSigned) && { hasSigned }),

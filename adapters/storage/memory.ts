@@ -16,6 +16,7 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decidePaid,
   decideRenewal,
   isFree,
   isLost,
@@ -150,6 +151,10 @@ export function memoryStorage(): Storage {
       unbind(write.key)
       return
     }
+    if (write.kind === 'record') {
+      records.set(nameOf(write.record), copied(write.record))
+      return
+    }
     const binding = bindings.get(write.key)
     if (binding) bindings.set(write.key, { ...binding, status: write.status })
   }
@@ -200,6 +205,14 @@ export function memoryStorage(): Storage {
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
       writes.forEach(perform)
       return opened(answer)
+    },
+
+    async recordPaid(call, authorization, { paid, ...at }) {
+      const seen = { bound: boundTo(authorization.key), record: records.get(nameOf(paid.spent.record)) }
+      const { answer, writes } = decidePaid({ call, authorization, paid }, seen, at)
+      if (answer.kind === 'recorded' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)
+      writes.forEach(perform)
+      return answer.kind === 'replayed' ? { kind: 'replayed', call: withoutClaim(row(answer.id)) } : answer
     },
 
     async getCall(id) {

@@ -10,14 +10,14 @@ import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
 import { bodyFingerprint, newId } from '../lib/ids.ts'
-import { abandonedText } from '../payment/abandoned_calls.ts'
+import { abandonedText } from '../payment/unpaid/abandoned_calls.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
 import { type Offers, balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { abandon, failIfOverdue } from '../payment/settle.ts'
-import { blockOf, uncollectedJobOf } from '../payment/unpaid_calls.ts'
+import { blockOf, uncollectedJobOf } from '../payment/unpaid/unpaid_calls.ts'
 import { silent } from '../ports/meter.ts'
 import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../ports/mod.ts'
 import { isCumulative, withCorrected } from '../x402/offer.ts'
@@ -225,7 +225,7 @@ export function paymentAcceptance(
     const { payment, offer, key } = signed
     const [verdict, isPublic] = await Promise.all([
       offering.verify(payment, offer),
-      isNotedHandedOut(storage, key, clock.now()),
+      isCumulative(offer) ? false : isNotedHandedOut(storage, key, clock.now()),
     ])
     if (verdict.kind === 'unavailable') return verdict
     if (isPublic) return { kind: 'refused', code: 'PAYMENT_REPLAY', reason: replies.SIGN_AFRESH }
@@ -335,11 +335,15 @@ export function paymentAcceptance(
       expiresAt: now + endpoint.retention.unclaimedMs,
     }
     const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified) }
-    const opening = await storage.openCall(call, authorization, at).catch(async (error) => {
-      const first = tag && (await storage.getCall(id))
-      if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
-      return await abandon(storage, { id }, { error, now: clock.now() })
-    })
+    const prepaid = isAnsweredAtOnce(verified) && verified.verdict.isPrepaid ? gatewayContext.prepaid : undefined
+    const opening = await (async () =>
+      prepaid ? prepaid.open(call, authorization) : await storage.openCall(call, authorization, at))().catch(
+      async (error) => {
+        const first = tag && (await storage.getCall(id))
+        if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+        return await abandon(storage, { id }, { error, now: clock.now() })
+      },
+    )
     if (opening.kind === 'replayed') return opening
     if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
     const settlesEarly = opening.atLimit === true
@@ -377,11 +381,10 @@ export function paymentAcceptance(
    * The exposure cap of this payer; a call that moves no money needs none. A new wallet has a lower cap where answers
    * are served before settlement.
    */
-  function capFor({ endpoint, input, price, verdict }: Verified): { readonly cap?: ReturnType<typeof capOf> } {
+  function capFor(verified: Verified): { readonly cap?: ReturnType<typeof capOf> } {
+    const { price, verdict } = verified
     if (price.amount === 0n) return {}
-    const isUnpaidFirst =
-      endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
-    return { cap: capOf(verdict, isUnpaidFirst ? newWallet : undefined) }
+    return { cap: capOf(verdict, isAnsweredAtOnce(verified) ? newWallet : undefined) }
   }
 
   // ── replies when no call is opened
@@ -416,6 +419,10 @@ export function paymentAcceptance(
     throw replies.cannotVerify(reason)
   }
 }
+
+/** Whether the reply to the order carries the answer, which is settled after it is made. */
+const isAnsweredAtOnce = ({ endpoint, input }: Pick<Verified, 'endpoint' | 'input'>): boolean =>
+  endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
 
 /** How long a request waits for the one before it on the same channel, in milliseconds. */
 const MAX_HOLD_MS = 3_000

@@ -5,6 +5,7 @@ import type { Context, Sold } from '../endpoint/mod.ts'
 import type { Budget } from '../http/request_body.ts'
 import type { Limits, Window } from '../http/rate_limit.ts'
 import type { ActiveCalls } from '../payment/active_calls.ts'
+import type { PrepaidCalls } from '../payment/prepaid_calls.ts'
 import type { Controls } from '../payment/control/controls.ts'
 import type { SignIns } from '../x402/sign_in.ts'
 import type { Mirror } from './media_mirror.ts'
@@ -43,6 +44,8 @@ export type GatewayContext = {
   readonly workerId: string
   /** Calls that this process works on. */
   readonly activeCalls: ActiveCalls
+  /** Calls in its memory, paid by deposits. Absent where other processes use the storage. */
+  readonly prepaid?: PrepaidCalls | undefined
   /** Largest request body, in bytes. */
   readonly maxBody: number
   readonly maxUpload: number

@@ -11,7 +11,7 @@ import {
   STALLED,
 } from '../payment/settle.ts'
 import { within } from '../lib/timers.ts'
-import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid_calls.ts'
+import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'
 import type { Hybrid, Inline, Job, Paid, Sold, Stored } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'

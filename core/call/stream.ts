@@ -4,7 +4,7 @@ import { abandon, fail, type SettleContext, type Paying, settleCall } from '../p
 import { chargeOf } from '../payment/control/margin.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { deadlinesOf } from '../lib/timers.ts'
-import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid_calls.ts'
+import { noteAbandonedCall, noteUnpaidCall } from '../payment/unpaid/unpaid_calls.ts'
 import { errorEvent } from '../http/error_formats.ts'
 import type { Answer, Streamed, StreamedOrder, Stored, Used } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
@@ -42,7 +42,7 @@ type Paidness = {
 export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
   const { ports, catalog, timeouts } = gatewayContext
   const { storage, chain, clock, log, meter, vendors, countTokens } = ports
-  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+  const money: SettleContext = { storage, chain, clock, log, meter, timeouts, prepaid: gatewayContext.prepaid }
   const answering = deadlinesOf(clock)
   const running = new Map<string, AbortController>()
   const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }

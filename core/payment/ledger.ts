@@ -16,6 +16,7 @@ import type {
   NewCall,
   Outcome,
   OverWhy,
+  PaidWork,
   SettledBy,
   StoredRecord,
   Usage,
@@ -104,6 +105,8 @@ export type Write =
   | { readonly kind: 'mark'; readonly key: string; readonly status: BindingStatus }
   /** Deletes the binding: its authorization serves no call. */
   | { readonly kind: 'free'; readonly key: string }
+  /** Stores the record, in place of the one of its kind and id. */
+  | { readonly kind: 'record'; readonly record: StoredRecord }
 
 export type Decision<Answer> = { readonly answer: Answer; readonly writes: readonly Write[] }
 
@@ -112,6 +115,9 @@ export type OpenAnswer =
   | { kind: 'opened'; call: Call; atLimit?: true }
   | { kind: 'replayed'; id: string }
   | { kind: 'over'; sum: Usdc; why?: OverWhy }
+
+/** `Recorded`, with the id of a call that the storage still has to read. */
+export type PaidAnswer = { kind: 'recorded' } | { kind: 'replayed'; id: string } | { kind: 'moved' }
 
 /** `Claim`, with ids and keys of what the storage still has to read. */
 export type ClaimAnswer =
@@ -167,13 +173,28 @@ export function decideOpen(
       { now: at.now, without: bound?.id, cap: at.cap },
     )
   if (judged?.kind === 'over') return withoutWrites(judged)
-  const { quotedAt = null, verifiedAt = null, ...ordered } = order.call
-  const call: Call = {
-    ...ordered,
-    authorization: authorization.key,
+  const { quotedAt = null, verifiedAt = null } = order.call
+  const call = openedCall(order.call, authorization, at.until)
+  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
+  return {
+    answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
+    writes: [
+      ...failLost(bound, at.now),
+      { kind: 'insert', call, notes: { ...NO_NOTES, quotedAt, verifiedAt } },
+      { kind: 'bind', binding, authorization },
+    ],
+  }
+}
+
+/** The call as it is opened, with a lease until `until`. */
+export function openedCall(order: NewCall, { key }: Pick<Authorization, 'key'>, until: number): Call {
+  const { quotedAt, verifiedAt, ...call } = order
+  return {
+    ...call,
+    authorization: key,
     workStatus: 'queued',
     paymentStatus: 'verified',
-    leaseExpiresAt: at.until,
+    leaseExpiresAt: until,
     startedAt: null,
     endedAt: null,
     result: null,
@@ -183,13 +204,42 @@ export function decideOpen(
     receipt: null,
     settledAt: null,
   }
-  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
+}
+
+/**
+ * Decides whether a call is stored that is worked on and paid already. `record` is the one that paid for it, as it is
+ * stored now.
+ */
+export function decidePaid(
+  order: { call: NewCall; authorization: Authorization; paid: PaidWork },
+  seen: { bound: Head | undefined; record: StoredRecord | undefined },
+  at: { now: number; lostBy?: number },
+): Decision<PaidAnswer> {
+  const { result, usage, receipt, expiresAt, spent } = order.paid
+  const { answer: opened, writes } = decideOpen(
+    order,
+    { bound: seen.bound, exposedCalls: [] },
+    { ...at, until: at.now },
+  )
+  if (opened.kind === 'replayed') return withoutWrites(opened)
+  if (!mayMoveRecord(seen.record, { ...spent, now: at.now })) return withoutWrites({ kind: 'moved' })
+  const { id } = order.call
+  const patch: RowPatch = {
+    ...completed({ result, expiresAt, usage }, at.now),
+    paymentStatus: 'settled',
+    receipt,
+    charge: parseAtomic(receipt.amount) ?? null,
+    settledAt: at.now,
+    settlingAt: at.now,
+    settledBy: 'reply',
+  }
   return {
-    answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
+    answer: { kind: 'recorded' },
     writes: [
-      ...failLost(bound, at.now),
-      { kind: 'insert', call, notes: { ...NO_NOTES, quotedAt, verifiedAt } },
-      { kind: 'bind', binding, authorization },
+      ...writes,
+      { kind: 'patch', id, patch },
+      { kind: 'mark', key: order.authorization.key, status: 'paid' },
+      { kind: 'record', record: spent.record },
     ],
   }
 }

@@ -4,7 +4,7 @@
  * between the two payments neither loses nor repeats one.
  */
 import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
-import { noteUnpaidCall, unpaidCallOf } from './unpaid_calls.ts'
+import { noteUnpaidCall, unpaidCallOf } from './unpaid/unpaid_calls.ts'
 import { capOf, overText } from './exposure.ts'
 import { ApiError } from '../http/errors.ts'
 import type { ActiveCalls } from './active_calls.ts'

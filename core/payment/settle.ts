@@ -3,6 +3,7 @@ import { noteHandedOut } from './sent_authorizations.ts'
 import { sharedBy } from '../lib/per_process.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type ActiveCalls, takenBack } from './active_calls.ts'
+import type { PrepaidCalls } from './prepaid_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
 import { chargesUse } from '../x402/offer.ts'
@@ -13,6 +14,7 @@ import type {
   Log,
   Outcome,
   PaymentCode,
+  Recorded,
   SettledBy,
   Settlement,
   Storage,
@@ -31,6 +33,7 @@ export type SettleContext = {
   readonly log: Log
   readonly meter?: Meter | undefined
   readonly timeouts: Timeouts
+  readonly prepaid?: PrepaidCalls | undefined
 }
 
 /** The result of a settlement attempt. Only `settled` means that money moved. */
@@ -82,6 +85,8 @@ export async function settleCall(
 ): Promise<Paying> {
   const { storage, clock, timeouts } = context
   if (call.quote === 0n) return await completeFree(context, call, completion)
+  const drawn = completion && (await drawDown(context, call, { offered, completion, retainUntil }))
+  if (drawn) return drawn
   const giveUpAt = clock.now() + timeouts.takenMs
   let isVerified = offered.key === call.authorization
   let pause = 20
@@ -122,6 +127,53 @@ export async function settleCall(
         : { kind: 'refused', reason: 'the authorization is dead' }
     return paying
   }
+}
+
+/** How often a record may change under a settlement before that goes the usual way. */
+const MAX_RACES = 8
+
+/** Stores a prepaid call with its result and its payment. Undefined where it is settled the usual way. */
+async function drawDown(
+  context: SettleContext,
+  call: Call,
+  { offered, completion, retainUntil }: { offered: Authorization; completion: Completion; retainUntil: number },
+): Promise<Paying | undefined> {
+  const { chain, clock, timeouts, prepaid } = context
+  const { payment, offer } = offered
+  const { result, usage = null, charge } = completion
+  for (let race = 0; race < MAX_RACES && prepaid?.has(call.id); race++) {
+    const drawing = await within(
+      clock,
+      timeouts.settleMs,
+      async (signal) =>
+        await chain.drawDown?.(payment, offer, { now: clock.now(), signal, ...chargeFor(offer, charge) }),
+    )
+    if (!drawing) return undefined
+    const { receipt, spent } = drawing
+    let isStored = false
+    let recorded: Recorded
+    try {
+      recorded = await prepaid.record(call.id, { result, usage, receipt, expiresAt: retainUntil, spent })
+      isStored = recorded.kind === 'recorded'
+    } finally {
+      drawing.end(isStored)
+    }
+    if (recorded.kind === 'replayed') return recorded
+    if (recorded.kind === 'moved') continue
+    noteSettled(context, call, { receipt, by: 'reply' })
+    return { kind: 'settled', receipt, now: true }
+  }
+  return undefined
+}
+
+function noteSettled(
+  { log, meter = silent }: Pick<SettleContext, 'log' | 'meter'>,
+  { id, payer, endpoint, model }: Call,
+  { receipt, by }: { receipt: Receipt; by: SettledBy },
+): void {
+  const { amount, transaction } = receipt
+  meter.attempted(endpoint, 'settled', parseAtomic(amount))
+  log.info('a payment was settled', { call: id, payer, endpoint, model, amount, transaction, by })
 }
 
 /** Completes a free call. Its authorization proves the wallet: it stays bound to the call and is never sent. */
@@ -273,12 +325,7 @@ async function record(
       outcome: { kind: 'paid', receipt: spent.receipt },
       at: { now, expiresAt: retainUntil, by },
     })
-    if (isRecorded) {
-      const { id, payer, endpoint, model } = call
-      const { amount, transaction } = spent.receipt
-      meter.attempted(endpoint, 'settled', parseAtomic(amount))
-      log.info('a payment was settled', { call: id, payer, endpoint, model, amount, transaction, by })
-    }
+    if (isRecorded) noteSettled(context, call, { receipt: spent.receipt, by })
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs

@@ -2,6 +2,7 @@
 import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'
+import type { RecordMove } from './storage.ts'
 
 export type PaymentCode =
   | 'PAYMENT_INVALID'
@@ -31,7 +32,20 @@ export type Identity =
   | Unavailable
 
 /** `block` is the block or slot of the balance, in the numbering of the chain's receipts. */
-export type Verdict = { kind: 'valid'; balance?: Usdc; asOf: number; block?: number } | Refused | Unavailable
+export type Verdict =
+  | {
+      kind: 'valid'
+      balance?: Usdc
+      asOf: number
+      block?: number
+      /** The money was deposited for this seller before: `drawDown` can settle it. */
+      isPrepaid?: true
+    }
+  | Refused
+  | Unavailable
+
+/** What settling changes in storage, and its receipt. Whoever stores it says at the end whether it was stored. */
+export type DrawDown = { readonly spent: RecordMove; readonly receipt: Receipt; end(isStored: boolean): void }
 
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
@@ -115,6 +129,11 @@ export interface Chain {
    * call has one charge, however often it is tried. Without one the whole amount is charged.
    */
   settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement>
+  /**
+   * How a prepaid authorization is settled by one change of a record, for a caller that stores it together with the
+   * call. Undefined where it takes more than that. Writes nothing.
+   */
+  drawDown?(payment: Payment, offer: Offer, at: SettleOptions): Promise<DrawDown | undefined>
   /**
    * The outcome of an authorization. `paid` requires our own transfer, and its receipt says what was moved; a `charge`
    * of zero is paid without one. `dead` means that it can never move money. Monotone: both are final. `expiresAt`, as

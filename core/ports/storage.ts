@@ -227,6 +227,26 @@ export type Opened =
   /** With this call, the payer's open calls would total `sum`, above the cap. */
   | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
+/** Work that was done and paid before its call is stored: paying only moves a record of what its payer has left. */
+export type PaidWork = {
+  readonly result: Json
+  readonly usage: Usage | null
+  readonly receipt: Receipt
+  /** When the result is deleted. */
+  readonly expiresAt: number
+  readonly spent: RecordMove
+}
+
+/** A record in place of the one that has the data `from`. */
+export type RecordMove = { readonly record: StoredRecord; readonly from: Json }
+
+export type Recorded =
+  | { kind: 'recorded' }
+  /** The authorization already serves this call. */
+  | { kind: 'replayed'; call: Call }
+  /** The record has other data by now. */
+  | { kind: 'moved' }
+
 export type Claim =
   /** Send the offered authorization. It was never sent before. `charge` is the stored one of the call, where known. */
   | { kind: 'yours'; token: number; charge?: Usdc }
@@ -273,6 +293,16 @@ export interface Storage {
     authorization: Authorization,
     at: { now: number; until: number; lostBy?: number; cap?: Cap },
   ): Promise<Opened>
+  /**
+   * Stores a call that is completed and settled, binds its authorization and moves the record that paid for it, in one
+   * step. Writes nothing when the authorization serves another call or the record has other data. Rejects, and writes
+   * nothing, when a call with this id exists.
+   */
+  recordPaid(
+    call: NewCall,
+    authorization: Authorization,
+    at: { paid: PaidWork; now: number; lostBy?: number },
+  ): Promise<Recorded>
   getCall(id: string): Promise<Call | undefined>
   /** The call that an authorization is bound to, unless the authorization is free again at `now`. */
   callOf(authorization: string, now: number): Promise<Call | undefined>

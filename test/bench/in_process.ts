@@ -8,11 +8,6 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { channelDigests } from '../../adapters/chains/evm/channels/digests.ts'
-import { evmChannels } from '../../adapters/chains/evm/channels/mod.ts'
-import { channelStates } from '../../adapters/chains/evm/channels/state.ts'
-import { type Hex, word } from '../../adapters/chains/hex.ts'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
@@ -22,6 +17,7 @@ import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
 import { type Chain, gateway, type Offer, type Storage } from '../../core/mod.ts'
 import type { ChatVendor } from '../../core/ports/vendors/chat.ts'
 import { app } from '../../server/app.ts'
+import { voucherBuyer, voucherChain } from '../adapters/chains/evm/channels/vouchers.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
 import { fixed, median, table } from './print.ts'
 
@@ -90,62 +86,17 @@ function cash(): Money {
   }
 }
 
-const NETWORK = 'eip155:84532'
-const ADDRESS = (digit: string) => `0x${digit.repeat(40)}` as Hex
-
-/** Channels whose balance every node would confirm. What a call is charged is learned from the first. */
+/** What a call is charged is known beforehand, because the vendor always says the same. */
 function vouchers(storage: Storage): Money {
-  const digests = channelDigests(84_532)
-  const confirmed = [[BALANCE, 0n], [0n, 0n], [0n]].map((words) => ({
-    ok: true,
-    data: `0x${words.map((each) => word(each)).join('')}` as Hex,
-  }))
-  const channels = evmChannels(
-    {
-      reads: { view: async () => ({ kind: 'seen', time: Math.floor(Date.now() / 1_000), results: confirmed }) },
-      relayer: { send: () => Promise.reject(new Error('nothing is sent here')) },
-      states: channelStates(storage, { network: NETWORK, seller: ADDRESS('5') }),
-    },
-    {
-      network: NETWORK,
-      chainId: 84_532,
-      asset: ADDRESS('1'),
-      payTo: ADDRESS('2'),
-      domain: { name: 'USDC', version: '2' },
-      authorizer: ADDRESS('5'),
-      withdrawDelay: 900,
-      minDeposit: 1n,
-      lagSeconds: 10,
-    },
-  )
-  const buyers = Array.from({ length: BUYERS }, () => ({
-    account: privateKeyToAccount(`0x${randomBytes(32).toString('hex')}`),
-    charged: 0n,
-  }))
+  const buyers = Array.from({ length: BUYERS }, (_, index) => ({ ...voucherBuyer(buyerName(index)), charged: 0n }))
   return {
-    chain: { ...channels, terms: () => [channels.terms] },
-    async sign(accepted, number) {
+    chain: voucherChain(storage),
+    async sign(offer, number) {
       const buyer = buyers[number % BUYERS] as (typeof buyers)[number]
-      const ceiling = buyer.charged + BigInt(accepted.amount)
+      const base = buyer.charged
       buyer.charged += CHARGE
-      return { x402Version: 2, accepted, payload: await voucherOf(buyer.account, { accepted, ceiling }) }
+      return await buyer.sign(offer, base)
     },
-  }
-
-  async function voucherOf(account: PrivateKeyAccount, { accepted, ceiling }: { accepted: Offer; ceiling: bigint }) {
-    const payer = account.address.toLowerCase() as Hex
-    const channelConfig = {
-      payer,
-      payerAuthorizer: payer,
-      receiver: ADDRESS('2'),
-      receiverAuthorizer: ADDRESS('5'),
-      token: accepted.asset as Hex,
-      withdrawDelay: 900,
-      salt: `0x${word(7n)}` as Hex,
-    }
-    const channelId = digests.channelId(channelConfig)
-    const signature = await account.sign({ hash: digests.voucher(channelId, ceiling) })
-    return { type: 'voucher', channelConfig, voucher: { channelId, maxClaimableAmount: String(ceiling), signature } }
   }
 }
 

@@ -9,6 +9,7 @@ import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../co
 import type { Receipt } from '../../core/x402/protocol.ts'
 import type { Broken } from './law.ts'
 import { brokenListings } from './storage_listings.ts'
+import { brokenPrepaid } from './storage_prepaid.ts'
 import { T } from './storage_questions.ts'
 
 /**
@@ -750,6 +751,11 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     return {
       putRecord: (record, now) => good.putRecord(merged(record), now),
       moveRecord: (record, from, now) => good.moveRecord(merged(record), merged({ ...record, data: from }).data, now),
+      recordPaid(call, authorization, { paid, ...at }) {
+        const { record, from } = paid.spent
+        const spent = { record: merged(record), from: merged({ ...record, data: from }).data }
+        return good.recordPaid(call, authorization, { ...at, paid: { ...paid, spent } })
+      },
       async getRecord(kind, id, now) {
         const found = await good.getRecord('', `${kind}${id}`, now)
         return found && { ...apart(found), kind, id }
@@ -966,6 +972,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
       ...spendChanged(good, (spend) => (isPruned ? { ...spend, inputTokens: 0, outputTokens: 0 } : spend)),
     }
   }),
+  ...brokenPrepaid,
   ...brokenListings,
 ]
 

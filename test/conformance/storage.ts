@@ -22,6 +22,7 @@ import type { Json } from '../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../core/x402/protocol.ts'
 import type { Law, Subject } from './law.ts'
 import { listingLaws } from './storage_listings.ts'
+import { prepaidLaws } from './storage_prepaid.ts'
 
 const T = 1_800_000_000_000
 const MINUTE = 60_000
@@ -1712,6 +1713,7 @@ export const storageLaws: readonly Law<Storage>[] = [
   ...keeping,
   ...upkeep,
   ...spending,
+  ...prepaidLaws,
   ...listingLaws,
   ...archiving,
 ]

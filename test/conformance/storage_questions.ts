@@ -103,6 +103,9 @@ export function questions(random: () => number): () => Question {
       data: { count: upTo(2) },
       expiresAt: at + upTo(1_500),
     }
+    const paidCall = newCall(take === 0 ? some : `paid ${count++}`, { payer, createdAt: at - upTo(90) })
+    const paid = { result: [at], usage: null, receipt: receipt('', '3'), expiresAt: at + upTo(3_000) }
+    const moved = { record, from: { count: seen } }
     const name = one(some, key.key, `0x${count}`, `0x${'0'.repeat(16)}${Math.max(0, count - upTo(9))}`)
     return one<Question>(
       {
@@ -150,6 +153,10 @@ export function questions(random: () => number): () => Question {
           (await storage.listRecords(record.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
             a.id < b.id ? -1 : 1,
           ),
+      },
+      {
+        verb: 'recordPaid',
+        put: (storage) => storage.recordPaid(paidCall, key, { paid: { ...paid, spent: moved }, now: at }),
       },
       { verb: 'moveRecord', put: (storage) => storage.moveRecord(record, { count: seen }, at) },
       { verb: 'lease', put: (storage) => storage.lease('sweep', owner, { now: at, until: at + 100 }) },

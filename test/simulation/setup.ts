@@ -190,6 +190,7 @@ function portsOf(index: number, world: () => World): Ports {
   }
 
   const storage: Storage = {
+    recordPaid: (...args) => store('recordPaid', (inner) => inner.recordPaid(...args)),
     openCall: (call, authorization, at) =>
       store('openCall', async (inner, { ledgerRows }) =>
         ledgerRows.opened(await inner.openCall(call, authorization, at), authorization, at),

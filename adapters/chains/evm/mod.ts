@@ -317,6 +317,10 @@ export function evmChain(config: EvmConfig): EvmChain {
     hasSigned: identity.hasSigned,
     verify,
     settle,
+    ...(channels && {
+      drawDown: async (payment, offer, at) =>
+        offer.scheme === 'batch-settlement' ? await channels.drawDown(payment, offer, at) : undefined,
+    }),
     fate,
     balance,
     check,

@@ -226,10 +226,11 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     return await reader.verify(payment, offer, at)
   }
 
-  const { identify, hasSigned, fate, balance } = reader
+  const { identify, hasSigned, drawDown, fate, balance } = reader
   return {
     identify,
     hasSigned,
+    ...(drawDown && { drawDown }),
     verify,
     fate,
     balance,

@@ -4,6 +4,7 @@ import {
   type ClaimAnswer,
   type Head,
   type OpenAnswer,
+  type PaidAnswer,
   type RowPatch,
   UNCLAIMED,
   type Write,
@@ -12,6 +13,7 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decidePaid,
   decideRenewal,
   isArchivable,
   isFree,
@@ -22,7 +24,7 @@ import {
   patchOf,
   takePermits,
 } from '../../../core/payment/ledger.ts'
-import type { Call, Claim, NewCall, Opened, StoredRecord, Storage } from '../../../core/ports/mod.ts'
+import type { Call, Claim, NewCall, Opened, Recorded, StoredRecord, Storage } from '../../../core/ports/mod.ts'
 import { HOURS_RETENTION_MS } from '../../../core/payment/reports/call_totals.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { spendOfTotal, wholeDays } from '../spend_total.ts'
@@ -83,6 +85,21 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
             at,
           )
           return after(perform(writes, send), opened(answer, send))
+        },
+      })
+    },
+
+    recordPaid(...given) {
+      const [order, authorization, { paid, ...at }] = copied(given)
+      const { key } = authorization
+      const { record } = paid.spent
+      return write({
+        turn: recordLock(record),
+        locks: [keyOf(key), recordLock(record)],
+        read: (send) => Promise.all([send(ask.bound, { key }), send(ask.record, record)]),
+        write([[bound], [stored]], send) {
+          const { answer, writes } = decidePaid({ call: order, authorization, paid }, { bound, record: stored }, at)
+          return after(perform(writes, send), recorded(answer, send))
         },
       })
     },
@@ -347,6 +364,10 @@ async function opened(answer: OpenAnswer, send: Send): Promise<Opened> {
   return answer.kind === 'replayed' ? { kind: 'replayed', call: await call(answer.id, send) } : answer
 }
 
+async function recorded(answer: PaidAnswer, send: Send): Promise<Recorded> {
+  return answer.kind === 'replayed' ? { kind: 'replayed', call: await call(answer.id, send) } : answer
+}
+
 async function claimed(answer: ClaimAnswer, send: Send): Promise<Claim> {
   if (answer.kind === 'replayed') return { kind: 'replayed', call: await call(answer.id, send) }
   if (answer.kind !== 'retry') return answer
@@ -366,6 +387,7 @@ function performOne(step: Write, send: Send): Promise<unknown> {
   if (step.kind === 'patch') return patchCall(step.id, step.patch, send)
   if (step.kind === 'bind') return send(ask.bind, { ...step.binding, signed: step.authorization })
   if (step.kind === 'mark') return send(ask.setStatus, { key: step.key, status: step.status })
+  if (step.kind === 'record') return send(ask.upsertRecord, step.record)
   return send(ask.unbind, { key: step.key })
 }
 

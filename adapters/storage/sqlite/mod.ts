@@ -10,6 +10,7 @@ import {
   decideClaim,
   decideFinish,
   decideOpen,
+  decidePaid,
   decideRenewal,
   isArchivable,
   isFree,
@@ -85,6 +86,7 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
     if (step.kind === 'bind') ask.bind.run({ ...step.binding, signed: step.authorization })
     if (step.kind === 'mark') ask.setStatus.run({ key: step.key, status: step.status })
     if (step.kind === 'free') ask.unbind.run({ key: step.key })
+    if (step.kind === 'record') ask.upsertRecord.run(step.record)
   }
 
   function call(id: string): Call {
@@ -175,6 +177,20 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
         writes.forEach(perform)
         return opened(answer)
       })
+    },
+
+    recordPaid(...given) {
+      const [order, authorization, { paid, ...at }] = copied(given)
+      return write(() => {
+        const seen = { bound: ask.bound.get({ key: authorization.key }), record: ask.record.get(paid.spent.record) }
+        const { answer, writes } = decidePaid({ call: order, authorization, paid }, seen, at)
+        writes.forEach(perform)
+        if (answer.kind === 'replayed') return { kind: 'replayed', call: call(answer.id) }
+        const settled = writes.find((each) => each.kind === 'patch' && each.id === order.id)
+        if (settled?.kind === 'patch')
+          noteSettlement({ ...order, charge: null, workStatus: 'completed', startedAt: null }, settled.patch)
+        return answer
+      }, weightOf(paid.result))
     },
 
     getCall: (id) => read(() => ask.call.get({ id })),

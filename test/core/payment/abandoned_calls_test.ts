@@ -1,7 +1,7 @@
 /** Calls that their buyer leaves after the vendor was asked (contract 1.62). */
 import { describe, expect, test } from 'bun:test'
 import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { type Abandoned, judgeAbandoned } from '../../../core/payment/abandoned_calls.ts'
+import { type Abandoned, judgeAbandoned } from '../../../core/payment/unpaid/abandoned_calls.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Payment } from '../../../core/mod.ts'
 import { FOX, type KitOptions, read } from '../../kit.ts'

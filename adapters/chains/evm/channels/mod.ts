@@ -1,6 +1,7 @@
 /** The scheme `batch-settlement`: one deposit, then a signed voucher for each call, and claims of many at once. */
 import { checksummed } from '../../../../core/lib/checksum.ts'
 import type {
+  DrawDown,
   Fate,
   Identity,
   Refused,
@@ -130,7 +131,9 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
       return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
     }
     // Vouchers have no block: what is charged is in the balance as soon as it is settled.
-    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0 }
+    // The first charge of a channel makes its record.
+    const isPrepaid = deposit === undefined && state.ceiling > 0n
+    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0, ...(isPrepaid && { isPrepaid }) }
   }
 
   /** Undefined when it would be taken now; `landed` when it is in the channel already. */
@@ -196,6 +199,18 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     } finally {
       active--
     }
+  }
+
+  /** Only for a channel with a record: the first charge of one is stored by `settle`. */
+  async function drawDown(payment: Payment, offer: Offer, at: SettleOptions): Promise<DrawDown | undefined> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused' || parsed.deposit) return undefined
+    const before = await states.get(parsed.channelId, at.now)
+    const due = dueOf(offer, at.charge)
+    if (!before || parsed.base !== before.charged || before.charged + due > before.balance) return undefined
+    const { ceiling, signature } = parsed
+    const next = { ...before, charged: before.charged + due, ceiling, signature }
+    return { ...states.moving(before, next, at.now), receipt: receiptOf(parsed, next, due) }
   }
 
   type Funded = { readonly kind: 'funded'; readonly state: ChannelState }
@@ -279,7 +294,7 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     }
   }
 
-  return { terms, identify, verify, settle, fate, isIdle: () => active === 0 }
+  return { terms, identify, verify, settle, drawDown, fate, isIdle: () => active === 0 }
 }
 
 /** What a purchase moves the channel by. Never nothing: a base that does not move would pay for two calls. */

@@ -3,8 +3,10 @@
  * charged since the last claim.
  */
 import type { Json } from '../../../../core/lib/json.ts'
+import { sharedBy } from '../../../../core/lib/per_process.ts'
 import type { Storage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../hex.ts'
+import { lruCache } from '../../lru_cache.ts'
 import type { ChannelConfig } from './digests.ts'
 
 /** What the chain says of a channel. Amounts in base units. */
@@ -37,8 +39,10 @@ const RETENTION_MS = 400 * 86_400_000
 /** Records of an owner are listed whole, so channels have sixteen owners, by the first digit of their id. */
 const DIGITS = [...'0123456789abcdef']
 const MAX_LISTED = 10_000
+/** Channels in use of which a process remembers the state. */
+const MAX_KNOWN = 10_000
 
-export type ChannelStorage = Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords'>
+export type ChannelStorage = Pick<Storage, 'isShared' | 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords'>
 
 /** Channels of one network. `seller` names who claims: the address that signs claims. */
 export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {
@@ -50,20 +54,46 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
     expiresAt: now + RETENTION_MS,
   })
 
+  /** Where no other process changes them, those in use are known without reading them again. */
+  const known = storage.isShared ? undefined : sharedBy(storage, 'channels', () => lruCache<ChannelState>(MAX_KNOWN))
+  const nameOf = (channelId: Hex) => `${network}/${channelId}`
+
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
-    const record = await storage.getRecord(KIND, `${network}/${channelId}`, now)
-    return record && decoded(record.data)
+    const before = known?.get(nameOf(channelId))
+    if (before) return before
+    const record = await storage.getRecord(KIND, nameOf(channelId), now)
+    if (!record) return undefined
+    const state = decoded(record.data)
+    // It may have changed while it was read.
+    if (known && !known.get(nameOf(channelId))) known.set(nameOf(channelId), state)
+    return state
+  }
+
+  function end(next: ChannelState, isStored: boolean): void {
+    if (isStored) known?.set(nameOf(next.channelId), next)
+    else known?.delete(nameOf(next.channelId))
   }
 
   /** Puts `next` in the place of `before`. False where another process was faster. */
   async function replace(before: ChannelState | undefined, next: ChannelState, now: number): Promise<boolean> {
-    const record = recordOf(next, now)
-    return before ? await storage.moveRecord(record, encoded(before), now) : await storage.putRecord(record, now)
+    let isStored = false
+    try {
+      const record = recordOf(next, now)
+      isStored = before ? await storage.moveRecord(record, encoded(before), now) : await storage.putRecord(record, now)
+      return isStored
+    } finally {
+      end(next, isStored)
+    }
   }
 
   return {
     get,
     replace,
+    /** The same, for whoever stores it together with something else. */
+    moving: (before: ChannelState, next: ChannelState, now: number) => ({
+      spent: { record: recordOf(next, now), from: encoded(before) },
+      end: (isStored: boolean) => end(next, isStored),
+    }),
     /** Notes what the chain says, whatever else happens to the channel meanwhile. Returns the state afterwards. */
     async mirror(channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> {
       for (;;) {

@@ -2,7 +2,7 @@
  * Calls that the buyer abandoned, cancelled, or gave too little time after the vendor was asked: the operator pays the
  * vendor and receives nothing. A pure decision over the recorded calls of a wallet (contract 1.62, decision 109).
  */
-import { print, type Usdc, usdc } from '../x402/money.ts'
+import { print, type Usdc, usdc } from '../../x402/money.ts'
 
 /** Maximum number of uncovered calls per wallet. */
 const MAX_ABANDONED = 5

@@ -3,9 +3,9 @@ import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
-import { type ReadRecord, recordKind, type RecordKind } from '../endpoint/record_kind.ts'
-import { type Usdc, usdc } from '../x402/money.ts'
-import type { Call, Log, Storage } from '../ports/mod.ts'
+import { type ReadRecord, recordKind, type RecordKind } from '../../endpoint/record_kind.ts'
+import { type Usdc, usdc } from '../../x402/money.ts'
+import type { Call, Log, Storage } from '../../ports/mod.ts'
 
 const schema = Type.Object({
   calls: Type.Array(

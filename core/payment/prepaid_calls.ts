@@ -1,0 +1,108 @@
+/**
+ * Calls that are paid from money which the buyer deposited before, such as a channel's. While one is worked on, only
+ * this process knows it; with its result it is stored, done and paid, in one step (decision 132). Where anything else
+ * becomes of it, it is stored as every other call is, and goes the usual way from there.
+ */
+import type { Clock } from '../lib/clock.ts'
+import { sharedBy } from '../lib/per_process.ts'
+import type { Authorization, Call, NewCall, Opened, PaidWork, Recorded, Storage } from '../ports/mod.ts'
+import { openedCall } from './ledger.ts'
+
+export type PrepaidCalls = {
+  /** The same storage, with the calls in memory. */
+  readonly storage: Storage
+  /** Opens a call in memory, unless its authorization serves one that is there. */
+  open(call: NewCall, authorization: Authorization): Opened
+  has(id: string): boolean
+  /** Stores a call that is worked on and paid. It stays in memory where the record has `moved`. */
+  record(id: string, paid: PaidWork): Promise<Recorded>
+}
+
+type Entry = { readonly order: NewCall; readonly authorization: Authorization; readonly call: Call }
+
+/** No lease of it ends: its process alone knows of it. */
+const NO_END = Number.MAX_SAFE_INTEGER
+
+/**
+ * Undefined where other processes use the storage: they must see that an authorization serves a call. The calls are
+ * shared by all with this `owner`.
+ */
+export function prepaidCalls(
+  storage: Storage,
+  { owner, clock, leaseMs }: { readonly owner: object; readonly clock: Clock; readonly leaseMs: number },
+): PrepaidCalls | undefined {
+  if (storage.isShared) return undefined
+  const { entries, ids } = sharedBy(owner, 'prepaid calls', () => ({
+    entries: new Map<string, Entry>(),
+    /** By key of the authorization. */
+    ids: new Map<string, string>(),
+  }))
+
+  function forget(id: string): void {
+    ids.delete(entries.get(id)?.authorization.key ?? '')
+    entries.delete(id)
+  }
+
+  function callBy(key: string): Call | undefined {
+    const id = ids.get(key)
+    return id === undefined ? undefined : entries.get(id)?.call
+  }
+
+  /** From here on the call goes the usual way. Where storage does not take it, the call stays here. */
+  async function store(id: string): Promise<void> {
+    const entry = entries.get(id)
+    if (!entry) return
+    const now = clock.now()
+    try {
+      await storage.openCall(entry.order, entry.authorization, { now, until: now + leaseMs })
+    } catch (error) {
+      // The answer to an earlier attempt may have been lost.
+      if (!(await storage.getCall(id).catch(() => undefined))) throw error
+    }
+    forget(id)
+  }
+
+  return {
+    storage: {
+      ...storage,
+      async openCall(order, authorization, at) {
+        const call = callBy(authorization.key)
+        return call ? { kind: 'replayed', call } : await storage.openCall(order, authorization, at)
+      },
+      getCall: async (id) => entries.get(id)?.call ?? (await storage.getCall(id)),
+      callOf: async (key, now) => callBy(key) ?? (await storage.callOf(key, now)),
+      async moveCall(id, from, patch) {
+        // A call that fails is not worth holding its authorization until storage is back.
+        await store(id).catch((error) => {
+          if (patch.workStatus === 'failed') forget(id)
+          throw error
+        })
+        return await storage.moveCall(id, from, patch)
+      },
+      async claimSettlement(id, authorization, at) {
+        await store(id)
+        return await storage.claimSettlement(id, authorization, at)
+      },
+    },
+
+    open(order, authorization) {
+      const before = callBy(authorization.key)
+      if (before) return { kind: 'replayed', call: before }
+      const call = openedCall(order, authorization, NO_END)
+      entries.set(order.id, { order, authorization, call })
+      ids.set(authorization.key, order.id)
+      return { kind: 'opened', call }
+    },
+
+    has: (id) => entries.has(id),
+
+    async record(id, paid) {
+      const entry = entries.get(id)
+      if (!entry) throw new Error(`call ${id} is not in memory`)
+      const recorded = await storage.recordPaid(entry.order, entry.authorization, { paid, now: clock.now() })
+      if (recorded.kind !== 'moved') forget(id)
+      // The answer to an earlier attempt was lost.
+      return recorded.kind === 'replayed' && recorded.call.id === id ? { kind: 'recorded' } : recorded
+    },
+  }
+}
