@@ -1,5 +1,5 @@
 import type { CallOptions, CheckResult } from './results.ts'
-import type { Chain, Identity, Proof } from '../../core/ports/mod.ts'
+import type { Chain, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { lruCache } from './lru_cache.ts'
 
@@ -67,6 +67,11 @@ export function multiChain(chains: readonly Chain[]): Chain {
     throw reason
   }
 
+  async function refund(payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding> {
+    const refunded = (await chainOf(payment, offer, at)).refund?.(payment, offer, at)
+    return (await refunded) ?? { kind: 'unavailable', reason: 'nothing is deposited with this offer' }
+  }
+
   async function proves(proof: Proof): Promise<boolean> {
     for (const check of provers) if (await check(proof)) return true
     return false
@@ -102,6 +107,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
     drawDown: async (payment, offer, at) => await (await chainOf(payment, offer, at)).drawDown?.(payment, offer, at),
+    ...(chains.some((chain) => chain.refund) && { refund }),
     ...(readable.length > 0 && { balance }),
     ...(provers.length > 0 && { proves }),
     ...(chains.some((chain) => chain.hasSigned) && { hasSigned }),

@@ -16,12 +16,12 @@ import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/i
 import { type Offers, balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
-import { abandon, failIfOverdue } from '../payment/settle.ts'
+import { abandon, fail, failIfOverdue } from '../payment/settle.ts'
 import { blockOf, uncollectedJobOf } from '../payment/unpaid/unpaid_calls.ts'
 import { silent } from '../ports/meter.ts'
 import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../ports/mod.ts'
 import { isCumulative, withCorrected } from '../x402/offer.ts'
-import { decodePayment, type Offer, type Payment } from '../x402/protocol.ts'
+import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Polls } from './poll.ts'
@@ -77,7 +77,7 @@ export type Accepted =
   | { readonly kind: 'opened'; readonly opened: OpenedCall }
   | { readonly kind: 'reply'; readonly reply: Reply }
 
-export type AcceptPayment = (order: PricedOrder, header: string) => Promise<Accepted>
+export type AcceptPayment = (order: PricedOrder) => Promise<Accepted>
 
 export function paymentAcceptance(
   gatewayContext: GatewayContext,
@@ -91,8 +91,8 @@ export function paymentAcceptance(
   const { ports, timeouts, newWallet } = gatewayContext
   const { storage, clock, meter = silent } = ports
 
-  return async function acceptPayment(order, header) {
-    const signed = await identify(order, header)
+  return async function acceptPayment(order) {
+    const signed = await identify(order)
     if (signed.kind === 'refused') return replied(reject(order, signed))
     if (signed.kind === 'unavailable') return replied(unverified(order, signed.reason))
 
@@ -118,10 +118,11 @@ export function paymentAcceptance(
 
   // ── 4: who signed ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async function identify(order: PricedOrder, header: string): Promise<Signed | Refused | Unavailable> {
+  async function identify(order: PricedOrder): Promise<Signed | Refused | Unavailable> {
     const { requestContext, bodyText, offers } = order
-    const decoded = decodePayment(header)
-    if (!decoded.ok) return { kind: 'refused', code: 'PAYMENT_INVALID', reason: decoded.reason }
+    const decoded = requestContext.payment
+    if (!decoded?.ok)
+      return { kind: 'refused', code: 'PAYMENT_INVALID', reason: decoded?.reason ?? 'there is no payment header' }
     const { payment } = decoded
     const id = identifierOf(payment)
     const identified = await offering.identify(payment, offers)
@@ -346,6 +347,8 @@ export function paymentAcceptance(
     )
     if (opening.kind === 'replayed') return opening
     if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
+    const moved = await movedSince(verified, opening.call)
+    if (moved) return moved
     const settlesEarly = opening.atLimit === true
     return {
       kind: 'opened',
@@ -359,6 +362,17 @@ export function paymentAcceptance(
         settlesEarly,
       },
     }
+  }
+
+  /** Fails a call whose payer has asked for its money back since the payment was verified (decision 133). */
+  async function movedSince(
+    { verdict, payment, offer }: Verified,
+    call: Pick<Call, 'id'>,
+  ): Promise<Refused | undefined> {
+    if ((await verdict.holds?.({ now: clock.now() })) !== false) return undefined
+    await fail(storage, call, 'The payer asked for its money back before the work began.', clock.now())
+    const now = await offering.verify(payment, offer)
+    return now.kind === 'refused' ? now : unfunded('the money of this payment moved just now; sign again')
   }
 
   /**

@@ -21,8 +21,6 @@ import { callContextOf } from './call_context.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { isWhole } from './media_mirror.ts'
-import { chargeOf } from '../payment/control/margin.ts'
-import { chargesUse } from '../x402/offer.ts'
 import { gzipJson } from '../lib/gzip_json.ts'
 import type { Call } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -282,9 +280,6 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
         await storeRecords(storage, { ...record, owner: call.payer }, clock.now())
       const now = clock.now()
       const stored: Stored = { made: made.result, media, created: Math.floor(now / 1000) }
-      const { margin, authorization } = working
-      const cost = chargesUse(authorization.offer) ? made.cost : undefined
-      const marked = { quote: call.quote, ...(margin !== undefined && { margin }) }
       return {
         kind: 'made',
         stored,
@@ -292,7 +287,6 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
         completion: {
           result: (await toStore(endpoint, stored)) as unknown as Json,
           expiresAt: Math.min(now + endpoint.retention.unclaimedMs, made.until ?? Infinity),
-          ...(cost !== undefined && { charge: chargeOf(cost, marked) }),
         },
       }
     } catch (error) {

@@ -6,13 +6,14 @@ import { holdOn, UNCOUNTED } from '../http/request_body.ts'
 import { offersOf } from '../payment/offers.ts'
 import { silent } from '../ports/meter.ts'
 import type { Call } from '../ports/mod.ts'
-import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
+import { refusalHeaders } from '../x402/protocol.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './payment_required.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import { jobs } from './job.ts'
 import { orders } from './order.ts'
 import { polls } from './poll.ts'
+import { refunds } from './refund/mod.ts'
 import { paymentHeader, type RequestContext } from './request_context.ts'
 import { streamedCalls } from './stream.ts'
 import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
@@ -44,11 +45,12 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   const streamed = streamedCalls(gatewayContext)
   const { receive, check, unchecked, rationFree } = orders(gatewayContext)
   const { quote, demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
+  const refundOf = refunds({ ...gatewayContext, offering, demand })
   const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
 
   return {
     handlePaid,
-    discover,
+    discover: (endpoint, requestContext) => refundOf(endpoint, requestContext) ?? discover(endpoint, requestContext),
     poll,
     pollUpstream: upstream.pollUpstream,
     cancel: streamed.cancel,
@@ -56,6 +58,8 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
+    const refunded = refundOf(endpoint, requestContext)
+    if (refunded) return await refunded
     const hold = holdOn(gatewayContext.bodies)
     try {
       // 1: read the request.
@@ -78,7 +82,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
           : check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
       const { input, price: listed } = checking instanceof Promise ? await checking : checking
       if (listed === 'free') return await serveFree(endpoint, input, requestContext)
-      const price = priced(endpoint, listed, header)
+      const price = priced(endpoint, listed, requestContext)
 
       // 3: the challenge.
       if (header === null) {
@@ -92,10 +96,16 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
       // 4 to 7: identify the payer, find replays, verify the payment, open the call.
       const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
-      const accepted = await acceptPayment(
-        { endpoint, input, price, offers, counting, bodyText, requestContext, quotedAt: clock.now() },
-        header,
-      )
+      const accepted = await acceptPayment({
+        endpoint,
+        input,
+        price,
+        offers,
+        counting,
+        bodyText,
+        requestContext,
+        quotedAt: clock.now(),
+      })
       if (accepted.kind === 'reply') return accepted.reply
 
       // 8 to 12: work, result, settlement and reply, by the delivery of the endpoint.
@@ -106,10 +116,10 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   }
 
   /** The price with the operator's margin: that of the quote which was signed, where it can still be paid. */
-  function priced(endpoint: Sold, listed: Price, header: string | null): Price {
+  function priced(endpoint: Sold, listed: Price, requestContext: RequestContext): Price {
     const { controls } = gatewayContext
     if (!controls) return listed
-    const decoded = header === null ? undefined : decodePayment(header)
+    const decoded = requestContext.payment
     return decoded?.ok
       ? controls.honoured(endpoint, listed, decoded.payment.accepted.amount)
       : controls.marked(endpoint, listed)

@@ -5,7 +5,7 @@ import { isBrowser } from '../http/browser_402.ts'
 import type { RequestUrl } from '../http/request_url.ts'
 import type { Proof } from '../ports/mod.ts'
 import type { Bazaar, Resource } from '../x402/challenge.ts'
-import { PAYMENT_HEADERS } from '../x402/protocol.ts'
+import { decodePayment, type Decoded, PAYMENT_HEADERS } from '../x402/protocol.ts'
 
 /** One HTTP request, as the call engine sees it. */
 export type RequestContext = {
@@ -17,6 +17,8 @@ export type RequestContext = {
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
+  /** What its payment header says, decoded once; undefined without one. */
+  readonly payment: Decoded | undefined
   /** Client address for rate limits. */
   readonly ip: string
   /** Aborts when the caller disconnects. */
@@ -36,6 +38,7 @@ export function requestContextOf(
   }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
 ): RequestContext {
   let query: URLSearchParams | undefined
+  let payment: Decoded | null | undefined
   return {
     request,
     bazaar,
@@ -45,6 +48,12 @@ export function requestContextOf(
     params,
     get query() {
       return (query ??= new URLSearchParams(url.search))
+    },
+    get payment() {
+      if (payment !== undefined) return payment ?? undefined
+      const header = paymentHeader(request)
+      payment = header === null ? null : decodePayment(header)
+      return payment ?? undefined
     },
     ip,
     get gone() {

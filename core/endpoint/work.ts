@@ -4,7 +4,6 @@ import type { Context, Offering, Catalog } from './offering.ts'
 import type { Ports, Storage, StoredRecord } from '../ports/mod.ts'
 import type { CallContext } from './call_context.ts'
 import type { Json } from '../lib/json.ts'
-import type { Usdc } from '../x402/money.ts'
 import type { MediaStream } from '../ports/vendors/media.ts'
 
 /** One order for work. `signal` aborts at the work's deadline, never because the caller disconnected. */
@@ -54,8 +53,6 @@ export type MadeMedia = {
 export type Made = {
   readonly result: Json
   readonly media?: MadeMedia
-  /** What it costs by what was used, at list price; charged where the scheme charges by use, and at most the quote. */
-  readonly cost?: Usdc
   /** When the result loses its value, if that is before its endpoint's retention ends. */
   readonly until?: number
   /**

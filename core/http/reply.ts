@@ -8,11 +8,13 @@ export type Reply = {
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
   /**
    * What a gateway with a signer signs in this reply: the offers that a 402 makes for a URL, or the path of what a
-   * receipt is for, where it is not the one that was called. Hosts ignore it.
+   * receipt is for, where it is not the one that was called. `isReceipt` false: what it says was no purchase. Hosts
+   * ignore it.
    */
   readonly toSign?: {
     readonly offers?: { readonly url: string; readonly list: readonly Offer[] }
     readonly path?: string
+    readonly isReceipt?: false
   }
 }
 

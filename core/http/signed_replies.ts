@@ -40,6 +40,7 @@ export function signedReplies(signer: OfferSigner, { clock, log }: { clock: Cloc
 
   function reply(plain: Reply, at: () => At): Reply | Promise<Reply> {
     if (plain.toSign?.offers && typeof plain.body === 'string') return withOffers(plain, plain.toSign.offers, at)
+    if (plain.toSign?.isReceipt === false) return plain
     return PAYMENT_RESPONSE in plain.headers ? withReceipt(plain, at()) : plain
   }
 

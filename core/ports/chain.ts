@@ -31,7 +31,10 @@ export type Identity =
   | Refused
   | Unavailable
 
-/** `block` is the block or slot of the balance, in the numbering of the chain's receipts. */
+/**
+ * `block` is the block or slot of the balance, in the numbering of the chain's receipts. `holds` is asked once the call
+ * is open: false where the money may be on its way back to the payer since, so that the call must not begin.
+ */
 export type Verdict =
   | {
       kind: 'valid'
@@ -40,6 +43,7 @@ export type Verdict =
       block?: number
       /** The money was deposited for this seller before: `drawDown` can settle it. */
       isPrepaid?: true
+      holds?(at: { now: number }): Promise<boolean>
     }
   | Refused
   | Unavailable
@@ -63,6 +67,24 @@ export type Fate =
   | { kind: 'open' }
   | { kind: 'dead'; code?: PaymentCode }
   | { kind: 'unknown'; reason: string }
+
+/**
+ * What became of a wish to have deposited money back. The receipt's `amount` is what was sent to the payer.
+ * `isRepeated`: an earlier request was told the same.
+ */
+export type Refunding =
+  | { kind: 'refunded'; receipt: Receipt; isRepeated?: true }
+  | Refused
+  | Unavailable
+  /** It was sent, and may still be mined. The same request asks for its outcome. */
+  | { kind: 'unknown'; reason: string }
+
+/** `isFree`: whether no call that is under way was paid with this key, as `identify` returns it. */
+export type RefundOptions = {
+  readonly now: number
+  readonly signal: AbortSignal
+  isFree(key: string): Promise<boolean>
+}
 
 /**
  * `no_gas`: the accounts that pay for settlements are low. `no_key`: other replicas hold every key. `clock`: the clock
@@ -140,4 +162,9 @@ export interface Chain {
    * identify() first returned it, bounds the search on chains without nonces.
    */
   fate(payment: Payment, offer: Offer, at: SettleOptions & { expiresAt?: number }): Promise<Fate>
+  /**
+   * Sends deposited money back to the payer who asks for it, where no call that is under way needs it (decision 133).
+   * Absent where nothing is deposited.
+   */
+  refund?(payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding>
 }

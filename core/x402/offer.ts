@@ -1,5 +1,5 @@
 /** Offers: the terms of a gateway at a price, and which offer a payment accepts. */
-import { type Offer, withoutHint } from './protocol.ts'
+import { type Offer, type Payment, withoutHint } from './protocol.ts'
 import type { Usdc } from './money.ts'
 
 /**
@@ -22,6 +22,13 @@ export const chargesUse = ({ scheme }: Pick<Offer, 'scheme'>): boolean => BY_USE
  * out of step can be corrected.
  */
 export const isCumulative = ({ scheme }: Pick<Offer, 'scheme'>): boolean => scheme === 'batch-settlement'
+
+/**
+ * Whether a payment buys nothing and asks for what is left of the money that was deposited for offers like the accepted
+ * one.
+ */
+export const isRefundRequest = ({ accepted, payload }: Payment): boolean =>
+  isCumulative(accepted) && payload.type === 'refund'
 
 /** The price, and how long the signed authorization must live. */
 export type OfferTerms = { readonly amount: Usdc; readonly maxTimeoutSeconds: number }

@@ -13,13 +13,14 @@ import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCal
 import { evmReads, type Reads, type ReadsConfig } from './reads.ts'
 import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
-import { jsonRpc, hasCode, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
+import { jsonRpc, hasCode, type Rpc, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
 import { checkExact, refused } from '../exact.ts'
 import { evmUpto } from './upto.ts'
 import { channelDigests } from './channels/digests.ts'
 import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
+import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 
@@ -142,7 +143,9 @@ export function evmChain(config: EvmConfig): EvmChain {
     },
   )
   const schemes = config.schemes ?? ['exact']
-  const channels = schemes.includes('batch-settlement') ? channelsOf(config, { chainId, reads, relayer }) : undefined
+  const channels = schemes.includes('batch-settlement')
+    ? channelsOf(config, { chainId, rpc, reads, relayer })
+    : undefined
   const extra = { name: domain.name, version: domain.version }
   const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
   const offered = schemes.map((scheme): Terms => {
@@ -330,7 +333,10 @@ export function evmChain(config: EvmConfig): EvmChain {
       void channels?.maintain({ now })
       await gas.refresh(now)
     },
-    ...(channels && { claimChannels: ({ now, above = 1n }) => channels.claimDue(now, above) }),
+    ...(channels && {
+      refund: channels.refund,
+      claimChannels: ({ now, above = 1n }) => channels.claimDue(now, above),
+    }),
     gas: gas.state,
     keyStatus: (key, now) =>
       readKeyStatus(
@@ -347,7 +353,7 @@ const NO_CHANNELS = unavailable('this gateway has no channels any more')
 
 function channelsOf(
   config: EvmConfig,
-  { chainId, reads, relayer }: { chainId: number; reads: Reads; relayer: Relayer },
+  { chainId, rpc, reads, relayer }: { chainId: number; rpc: Rpc; reads: Reads; relayer: Relayer },
 ) {
   const settings = config.channels
   if (!settings) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
@@ -361,7 +367,9 @@ function channelsOf(
     lagSeconds: lagSeconds(config),
     withdrawDelay: settings.withdrawDelay ?? 86_400,
   }
-  const context = { reads, relayer, states }
+  const digests = channelDigests(chainId)
+  const refunds = channelRefunds({ rpc, reads, relayer, states, authorizer, digests }, shared)
+  const context = { reads, relayer, states, refunds }
   const minDeposit = settings.minDeposit ?? 100_000n
   const channels = evmChannels(context, {
     ...shared,
@@ -371,10 +379,7 @@ function channelsOf(
     minDeposit,
   })
   const { takeLease, alert, claimAbove = 1_000_000n } = settings
-  const claims = channelClaims(
-    { ...context, authorizer, digests: channelDigests(chainId) },
-    { ...shared, takeLease, alert, claimAbove },
-  )
+  const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove })
   return { ...channels, ...claims }
 }
 

@@ -1,6 +1,6 @@
 import type { CheckResult } from '../results.ts'
 import { facilitatorOf, refusedUpto } from '../lib/upto.ts'
-import type { Chain, Closed, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, Closed, Refunding, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
 import type { KeyStatus } from './gas.ts'
 
@@ -256,6 +256,12 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       const next = moved ? serving(at.now) : undefined
       return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
     },
+    ...(reader.refund && {
+      async refund(...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>): Promise<Refunding> {
+        const refunded = serving(at.now)?.sender.refund?.(payment, offer, at)
+        return (await refunded) ?? { kind: 'unavailable', reason: 'this replica holds no relayer key; ask again' }
+      },
+    }),
     async release(now) {
       const all = [...(leased ? [leased] : []), ...retiring]
       dropKey()

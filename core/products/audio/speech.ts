@@ -105,12 +105,7 @@ const speak = paid({
     const format = shared.formatFor('speech', response_format, vendor)
     const job = { model: row.upstream, text, voice: voiceFor(voice, vendor.voiceNames), format, speed }
     const made = await shared.withUpstreamErrors(vendor.speak?.(job, { signal: order.signal }))
-    const { seconds } = made
-    const isTimed = row.billing.mode === 'per_second' && seconds !== undefined && seconds > 0
-    return {
-      ...shared.hosted(made, { format, model: row.id, characters: charactersIn(text) }),
-      ...(isTimed && { cost: audioPrice(row.billing, { seconds: Math.ceil(seconds) }) }),
-    }
+    return shared.hosted(made, { format, model: row.id, characters: charactersIn(text) })
   },
 
   show: (stored, showing) => shared.soundResponse(stored, showing),

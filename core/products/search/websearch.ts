@@ -7,7 +7,7 @@ import { type Offering, type Order, type Inline, paid, type Price } from '../../
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import { print, type Usdc } from '../../x402/money.ts'
+import { print } from '../../x402/money.ts'
 import { pageProblem, PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
 import { asNumber, FEE, flatPrice, piecePrice } from '../../x402/pricing.ts'
 import type { WebQuestion } from '../../ports/vendors/search.ts'
@@ -109,15 +109,8 @@ const ask =
   (question: WebQuestion): Inline['run'] =>
   async ({ input, vendors, signal }: Order<unknown>) => {
     if (!vendors.websearch) throw new ApiError('NOT_CONFIGURED')
-    const answer = await vendors.websearch.ask(question, input as Record<string, never>, { signal })
-    return { result: `{"data":${answer}}`, ...(question === 'contents' && readPages(answer)) }
+    return { result: `{"data":${await vendors.websearch.ask(question, input as Record<string, never>, { signal })}}` }
   }
-
-/** Pages that were not read are not charged to those who pay by use. */
-function readPages(answer: string): { readonly cost?: Usdc } {
-  const { results: pages } = JSON.parse(answer) as { readonly results?: unknown }
-  return Array.isArray(pages) ? { cost: piecePrice(PER_PAGE, pages.length) } : {}
-}
 
 const ROOT = '/api/v1/websearch'
 const ALIAS = '/api/v1/exa'

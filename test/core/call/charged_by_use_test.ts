@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { DONE, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import { scriptedAudio, TONE } from '../../../adapters/providers/scripted/audio.ts'
 import { chargeOf, withMargin } from '../../../core/payment/control/margin.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import { type Fields, gateway } from '../../../core/mod.ts'
@@ -148,44 +147,6 @@ describe('a buyer whose scheme charges by use', () => {
     const exact = chain.sign(challenge.body.accepts[1], { from: alice.wallet, now: clock.now() })
     const collected = await alice.poll(refused.body.poll_url, exact)
     expect([collected.status, chain.transfers.map(({ value }) => value)]).toEqual([200, [CHARGE]])
-  })
-})
-
-describe('a product whose vendor says what it used', () => {
-  const SPEECH = '/api/v1/audio/speech'
-  const spoken = { model: 'bytedance/seed-audio-1.0', input: 'A fox is small, quick and red. '.repeat(10) }
-  const CONTENTS = '/api/v1/websearch/contents'
-  const pages = { urls: ['https://a.example/1', 'https://a.example/2', 'https://a.example/3'] }
-  const readOf = (count: number) => async () =>
-    JSON.stringify({ results: pages.urls.slice(0, count).map((id) => ({ id })), statuses: [] })
-  const reading = (count: number) => ({ vendors: { websearch: { ask: readOf(count) } } })
-  const speaking = (seconds?: number) => scriptedAudio(async () => ({ url: TONE, ...(seconds && { seconds }) }))
-
-  test('is charged the seconds of a speech, each begun one whole, and at most the quote (contract 1.72)', async () => {
-    for (const [seconds, charged] of [
-      [7.2, '0.025000'],
-      [90, '0.064000'],
-      [undefined, '0.064000'],
-    ] as const) {
-      const { post, signed } = await table(undefined, { chain: metered(), audio: speaking(seconds) })
-      const payment = await signed(spoken, { path: SPEECH })
-      const response = await post(spoken, { payment, path: SPEECH })
-      expect([response.status, response.headers.get('x-payment-charged')]).toEqual([200, charged])
-      expect(payment.accepted.amount).toBe('64000')
-    }
-  })
-
-  test('is charged the pages that were read, and its fee (contract 1.72)', async () => {
-    for (const [count, charged] of [
-      [3, '0.007000'],
-      [2, '0.005000'],
-      [0, '0.001000'],
-    ] as const) {
-      const { post, signed } = await table(undefined, { chain: metered(), ports: reading(count) as never })
-      const payment = await signed(pages, { path: CONTENTS })
-      const response = await post(pages, { payment, path: CONTENTS })
-      expect([response.status, response.headers.get('x-payment-charged')]).toEqual([200, charged])
-    }
   })
 })
 

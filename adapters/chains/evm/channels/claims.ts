@@ -5,6 +5,7 @@ import type { Relayer } from '../relayer.ts'
 import { type Hex, lower } from '../../hex.ts'
 import { claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
+import type { ChannelRefunds } from './refunds.ts'
 import type { ChannelState, ChannelStates } from './state.ts'
 
 export type ClaimsConfig = {
@@ -27,6 +28,7 @@ export type ClaimsContext = {
   readonly states: ChannelStates
   readonly authorizer: Pick<PrivateKeyAccount, 'sign' | 'address'>
   readonly digests: ChannelDigests
+  readonly refunds: Pick<ChannelRefunds, 'resume'>
 }
 
 const MAX_ROWS = 100
@@ -37,7 +39,10 @@ const SETTLE_GAS = 120_000n
 const EVERY_MS = 60_000
 
 /** Returns the work, which is called every few seconds and looks at most once a minute. It never rejects. */
-export function channelClaims({ reads, relayer, states, authorizer, digests }: ClaimsContext, config: ClaimsConfig) {
+export function channelClaims(
+  { reads, relayer, states, authorizer, digests, refunds }: ClaimsContext,
+  config: ClaimsConfig,
+) {
   const everyMs = Math.min(EVERY_MS, config.withdrawDelay * 100)
   const leaseName = `channels:${config.network}:${lower(authorizer.address)}`
   const alerted = new Set<Hex>()
@@ -60,7 +65,9 @@ export function channelClaims({ reads, relayer, states, authorizer, digests }: C
 
   /** Claims where at least `above` is due in all, or a payer withdraws; then sends everything claimed to the payee. */
   async function claimDue(now: number, above: bigint): Promise<{ claimed: bigint }> {
-    const unclaimed = (await states.list(now)).filter(({ charged, claimed }) => charged > claimed)
+    const all = await states.list(now)
+    await refunds.resume(all, now)
+    const unclaimed = all.filter(({ charged, claimed }) => charged > claimed)
     const current = await mirrored(unclaimed, now)
     const open = current.filter(({ charged, claimed }) => charged > claimed)
     const withdrawing = open.filter((state) => state.withdrawing > 0n)

@@ -1,6 +1,6 @@
 /** Calls of the settlement contract, and what its views answer. */
-import { encodeAbiParameters, encodeFunctionData } from 'viem'
-import type { ContractCall } from '../token.ts'
+import { encodeAbiParameters, encodeEventTopics, encodeFunctionData } from 'viem'
+import type { ChainLog, ContractCall } from '../token.ts'
 import { type Hex, lower } from '../../hex.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
 import type { ChannelConfig } from './digests.ts'
@@ -35,6 +35,36 @@ export const settleCall = (receiver: Hex, token: Hex): ContractCall => ({
   to,
   data: encodeFunctionData({ abi, functionName: 'settle', args: [receiver, token] }),
 })
+
+export type SignedRefund = { readonly amount: bigint; readonly nonce: bigint; readonly signature: Hex }
+
+/** Sends the payer at most `amount` of what was not claimed. `signature` is of the receiver's authorizer. */
+export const refundCall = (config: ChannelConfig, { amount, nonce, signature }: SignedRefund): ContractCall => ({
+  to,
+  data: encodeFunctionData({ abi, functionName: 'refundWithSignature', args: [config, amount, nonce, signature] }),
+})
+
+/** All of the calls in one transaction, or none. */
+export const allOf = (calls: readonly ContractCall[]): ContractCall => ({
+  to,
+  data: encodeFunctionData({ abi, functionName: 'multicall', args: [calls.map(({ data }) => data)] }),
+})
+
+/** The filter of a channel's refunds; each moves its refund nonce by one. */
+export const refundLogs = (channelId: Hex) => ({
+  address: to,
+  topics: encodeEventTopics({ abi, eventName: 'Refunded', args: { channelId } }).slice(0, 2),
+})
+
+/** What a channel's refund sent to its payer; undefined where these are not logs of one. */
+export function refundIn(
+  logs: readonly ChainLog[],
+  channelId: Hex,
+): (Pick<ChainLog, 'transactionHash'> & { readonly amount: bigint }) | undefined {
+  const { topics } = refundLogs(channelId)
+  const log = logs.findLast((each) => each.address === to && topics.every((topic, i) => each.topics[i] === topic))
+  return log && { transactionHash: log.transactionHash, amount: BigInt(log.data) }
+}
 
 const VIEWS = ['channels', 'pendingWithdrawals', 'refundNonce'] as const
 

@@ -4,13 +4,14 @@ import type {
   DrawDown,
   Fate,
   Identity,
+  Refunding,
+  RefundOptions,
   Refused,
   Settlement,
   SettleOptions,
   Unavailable,
   Verdict,
 } from '../../../../core/ports/mod.ts'
-import type { Json } from '../../../../core/lib/json.ts'
 import { parseAtomic, usdc } from '../../../../core/x402/money.ts'
 import type { Terms } from '../../../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../../../core/x402/protocol.ts'
@@ -22,8 +23,26 @@ import { flagIn, type Hex, lower } from '../../hex.ts'
 import { type CallOptions, unavailable } from '../../results.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
 import { channelDigests } from './digests.ts'
-import { type Channeled, type Deposit, endOf, parseChanneled, PREFIX, refusedChannel } from './payload.ts'
-import type { ChannelState, ChannelStates, Mirror } from './state.ts'
+import {
+  type Channeled,
+  type Deposit,
+  endOf,
+  outOfStep,
+  parseChanneled,
+  parseRefund,
+  PREFIX,
+  refusedChannel,
+} from './payload.ts'
+import { BUSY, busy, type ChannelRefunds } from './refunds.ts'
+import {
+  channelStateOf,
+  type ChannelState,
+  type ChannelStates,
+  isRefunding,
+  type Mirror,
+  newState,
+  withMirror,
+} from './state.ts'
 
 export type ChannelsConfig = {
   readonly network: string
@@ -45,6 +64,7 @@ export type ChannelsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates
+  readonly refunds: ChannelRefunds
 }
 
 /** Vouchers never expire; a call that is not settled by then never is. */
@@ -55,7 +75,7 @@ const DEPOSIT_GAS = 250_000n
 const LIFE_MS = 6_000
 const MAX_RACES = 8
 
-export function evmChannels({ reads, relayer, states }: ChannelsContext, config: ChannelsConfig) {
+export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext, config: ChannelsConfig) {
   const { network, asset, payTo, domain, lagSeconds } = config
   const digests = channelDigests(config.chainId)
   const freshMs = Math.min(300_000, Math.max(30_000, (config.withdrawDelay * 1000) / 3))
@@ -78,14 +98,21 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
   async function identify(payment: Payment, offer: Offer, { now }: { now: number }): Promise<Identity> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return parsed
-    const { channelId, config: channel, ceiling, signature, deposit, key, fundedBy } = parsed
-    const signer = await recoverSigner(digests.voucher(channelId, ceiling), signature)
-    if (signer !== channel.payerAuthorizer) {
-      const text = `voucher.signature is of ${signer ?? 'no key'}; it must be of channelConfig.payerAuthorizer, ${channel.payerAuthorizer}`
-      return refusedChannel('PAYMENT_INVALID', 'voucher_signature', text)
-    }
+    const { config: channel, deposit, key, fundedBy } = parsed
+    const wrong = await wrongSignature(parsed)
+    if (wrong) return wrong
     const expiresAt = deposit ? Math.min(endOf(deposit), now + VOUCHER_LIFE_MS) : now + VOUCHER_LIFE_MS
     return { kind: 'known', payer: checksummed(channel.payer), key, expiresAt, fundedBy }
+  }
+
+  async function wrongSignature(
+    signed: Pick<Channeled, 'channelId' | 'config' | 'ceiling' | 'signature'>,
+  ): Promise<Refused | undefined> {
+    const { channelId, config: channel, ceiling, signature } = signed
+    const signer = await recoverSigner(digests.voucher(channelId, ceiling), signature)
+    if (signer === channel.payerAuthorizer) return undefined
+    const text = `voucher.signature is of ${signer ?? 'no key'}; it must be of channelConfig.payerAuthorizer, ${channel.payerAuthorizer}`
+    return refusedChannel('PAYMENT_INVALID', 'voucher_signature', text)
   }
 
   async function readMirror(channelId: Hex, signal?: AbortSignal): Promise<Mirror | Unavailable> {
@@ -117,9 +144,11 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     const problem = deposit && (await depositProblem(parsed, deposit, at))
     if (problem && problem !== 'landed') return problem
     // What has landed is in the balance by now.
-    const state = await known(parsed, at, problem === 'landed' ? () => true : isShort)
-    if ('kind' in state) return state
-    if (base !== state.charged) return outOfStep(parsed, state)
+    const found = await known(parsed, at, problem === 'landed' ? () => true : isShort)
+    if ('kind' in found) return found
+    const state = isRefunding(found) ? await refunds.ended(found, at) : found
+    if (isRefunding(state)) return busy(state)
+    if (base !== state.charged) return outOfStep(parsed.ceiling, state)
     const added = problem === 'landed' ? 0n : coming
     const free = state.balance + added - state.withdrawing - state.charged
     if (state.balance + added === 0n) {
@@ -133,7 +162,13 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     // Vouchers have no block: what is charged is in the balance as soon as it is settled.
     // The first charge of a channel makes its record.
     const isPrepaid = deposit === undefined && state.ceiling > 0n
-    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0, ...(isPrepaid && { isPrepaid }) }
+    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0, holds, ...(isPrepaid && { isPrepaid }) }
+
+    /** A refund that begins from now on sees the call; one that began before is seen here. */
+    async function holds({ now }: { now: number }): Promise<boolean> {
+      const current = await states.get(state.channelId, now)
+      return !current || (!isRefunding(current) && current.refundNonce === state.refundNonce)
+    }
   }
 
   /** Undefined when it would be taken now; `landed` when it is in the channel already. */
@@ -181,10 +216,11 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
       for (let race = 0; race < MAX_RACES; race++) {
         const before = await states.get(parsed.channelId, at.now)
         if (before && parsed.base < before.charged) return { kind: 'settled', receipt: receiptOf(parsed, before, due) }
+        if (before?.refund?.status === 'sent') return { kind: 'refused', reason: BUSY }
         const funded = await fundedState(parsed, before, at)
         if (funded.kind !== 'funded') return funded
         const { state } = funded
-        if (parsed.base !== state.charged) return { kind: 'refused', reason: outOfStep(parsed, state).reason }
+        if (parsed.base !== state.charged) return { kind: 'refused', reason: outOfStep(parsed.ceiling, state).reason }
         // A node that is behind does not see the deposit yet.
         if (state.charged + due > state.balance && parsed.deposit)
           return { kind: 'unknown', reason: 'the deposit is not in the balance that the node shows' }
@@ -208,6 +244,7 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     const before = await states.get(parsed.channelId, at.now)
     const due = dueOf(offer, at.charge)
     if (!before || parsed.base !== before.charged || before.charged + due > before.balance) return undefined
+    if (before.refund?.status === 'sent') return undefined
     const { ceiling, signature } = parsed
     const next = { ...before, charged: before.charged + due, ceiling, signature }
     return { ...states.moving(before, next, at.now), receipt: receiptOf(parsed, next, due) }
@@ -243,7 +280,7 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
     const state = before ?? newState(parsed, mirror, now)
     const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
-    return { kind: 'funded', state: { ...state, ...mirror, deposit: noted, syncedAt: now } }
+    return { kind: 'funded', state: { ...withMirror(state, mirror, now), deposit: noted } }
   }
 
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
@@ -268,20 +305,6 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     return !used && BigInt(seen.time) >= deposit.validBefore ? { kind: 'dead' } : { kind: 'open' }
   }
 
-  /** With what the buyer needs to sign again. Without a voucher of ours, the chain is where it starts from. */
-  function outOfStep({ base, ceiling }: Channeled, state: ChannelState): Refused {
-    const text = `voucher.maxClaimableAmount is ${ceiling}, which is ${base} and the price; ${state.charged} was charged so far`
-    const refused = refusedChannel('PAYMENT_INVALID', 'cumulative_amount_mismatch', text)
-    const voucherState = state.ceiling > 0n && { signedMaxClaimable: String(state.ceiling), signature: state.signature }
-    return {
-      ...refused,
-      corrected: {
-        error: `${PREFIX}cumulative_amount_mismatch`,
-        extra: { channelState: channelStateOf(state), ...(voucherState && { voucherState }) },
-      },
-    }
-  }
-
   function receiptOf({ deposit, config: channel }: Channeled, state: ChannelState, due: bigint): Receipt {
     const isOurs = deposit !== undefined && state.deposit?.nonce === deposit.nonce
     return {
@@ -294,7 +317,13 @@ export function evmChannels({ reads, relayer, states }: ChannelsContext, config:
     }
   }
 
-  return { terms, identify, verify, settle, drawDown, fate, isIdle: () => active === 0 }
+  async function refund(payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding> {
+    const parsed = parseRefund(payment, offer, digests)
+    if (parsed.kind === 'refused') return parsed
+    return (await wrongSignature(parsed)) ?? (await refunds.refund(parsed, at))
+  }
+
+  return { terms, identify, verify, settle, drawDown, fate, refund, isIdle: () => active === 0 && refunds.isIdle() }
 }
 
 /** What a purchase moves the channel by. Never nothing: a base that does not move would pay for two calls. */
@@ -303,21 +332,4 @@ function dueOf(offer: Offer, charge: bigint | undefined): bigint {
   const due = charge ?? price
   if (due < 1n) return 1n
   return due > price ? price : due
-}
-
-/** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
-function newState({ channelId, config }: Channeled, mirror: Mirror, now: number): ChannelState {
-  const unsigned = { ceiling: 0n, signature: '0x' as Hex, deposit: null }
-  return { channelId, config, charged: mirror.claimed, ...unsigned, ...mirror, syncedAt: now }
-}
-
-function channelStateOf(state: ChannelState): { readonly [name: string]: Json } {
-  return {
-    channelId: state.channelId,
-    balance: String(state.balance),
-    totalClaimed: String(state.claimed),
-    withdrawRequestedAt: state.withdrawRequestedAt,
-    refundNonce: String(state.refundNonce),
-    chargedCumulativeAmount: String(state.charged),
-  }
 }

@@ -8,6 +8,7 @@ import { Address, LAST_MS, Signature, Uint } from '../../exact.ts'
 import { type Hex, lower } from '../../hex.ts'
 import { BATCH_SETTLEMENT } from '../../lib/x402_contracts.ts'
 import type { ChannelConfig, ChannelDigests } from './digests.ts'
+import { type ChannelState, channelStateOf } from './state.ts'
 
 /** The contract accepts no other delays, in seconds: 15 minutes to 30 days. */
 export const MIN_WITHDRAW_DELAY = 900
@@ -49,8 +50,10 @@ const DepositPayload = Type.Object({
     }),
   }),
 })
+const RefundPayload = Type.Object({ type: Type.Literal('refund'), ...common, amount: Type.Optional(Amount) })
 const isVoucher = TypeCompiler.Compile(VoucherPayload)
 const isDeposit = TypeCompiler.Compile(DepositPayload)
+const isRefund = TypeCompiler.Compile(RefundPayload)
 
 /** A signed transfer of tokens into the channel. Times are in seconds. */
 export type Deposit = {
@@ -80,44 +83,92 @@ export type Channeled = {
   readonly fundedBy: string
 }
 
+/** Everything, or a part, of what is left of a channel shall go back to its payer. */
+export type RefundRequest = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature' | 'key'> & {
+  readonly kind: 'refund'
+  /** In base units; undefined for everything that is left. */
+  readonly amount: bigint | undefined
+}
+
 /** Parses a payload for this offer. No storage is read, and no signature checked. */
 export function parseChanneled(payment: Payment, offer: Offer, digests: ChannelDigests): Channeled | Refused {
-  const { accepted, payload } = payment
-  for (const field of ['scheme', 'network', 'asset'] as const)
-    if (lower(accepted[field]) !== lower(offer[field]))
-      return mismatch(`${field}_mismatch`, `accepted.${field}`, { got: accepted[field], want: offer[field] })
-  const shape = payload.type === 'deposit' ? isDeposit : isVoucher
-  if (!shape.Check(payload)) {
-    const first = shape.Errors(payload).First()
-    const isDelay = first?.path === '/channelConfig/withdrawDelay'
-    const text = `payload${first?.path ?? ''} is malformed: ${first ? wrongField(first) : 'unknown shape'}`
-    return refusedChannel('PAYMENT_INVALID', isDelay ? 'withdraw_delay_out_of_range' : 'payload', text)
-  }
-  const { voucher } = payload as Static<typeof VoucherPayload> | Static<typeof DepositPayload>
-  const config = configIn((payload as Static<typeof VoucherPayload>).channelConfig)
-  const channelId = digests.channelId(config)
-  if (lower(voucher.channelId) !== channelId)
-    return mismatch('channel_id_mismatch', 'voucher.channelId', { got: voucher.channelId, want: channelId })
-  const wrong = wrongConfig(config, offer)
-  if (wrong) return wrong
+  const { payload } = payment
+  const common = parseCommon(payment, { offer, digests, shape: payload.type === 'deposit' ? isDeposit : isVoucher })
+  if (common.kind === 'refused') return common
+  const { config, channelId, ceiling, signature, channel } = common
   const price = parseAtomic(offer.amount)
-  const ceiling = BigInt(voucher.maxClaimableAmount)
   if (price === undefined || price <= 0n || ceiling < price || ceiling >= 2n ** 128n) {
     const text = `voucher.maxClaimableAmount is ${ceiling}; it must be what was charged before plus the price, ${offer.amount}`
     return refusedChannel('PAYMENT_INVALID', 'cumulative_amount_mismatch', text)
   }
   const base = ceiling - price
-  const channel = `${offer.network}/${lower(BATCH_SETTLEMENT)}/${channelId}`
   return {
     kind: 'channeled',
     config,
     channelId,
     ceiling,
     base,
-    signature: lower(voucher.signature),
+    signature,
     deposit: payload.type === 'deposit' ? depositIn(payload as Static<typeof DepositPayload>, digests) : undefined,
     key: `${channel}/${base}`,
     fundedBy: channel,
+  }
+}
+
+/** The same for a refund, whose voucher adds nothing to what was charged. */
+export function parseRefund(payment: Payment, offer: Offer, digests: ChannelDigests): RefundRequest | Refused {
+  const common = parseCommon(payment, { offer, digests, shape: isRefund })
+  if (common.kind === 'refused') return common
+  const { config, channelId, ceiling, signature, channel } = common
+  const { amount } = payment.payload as Static<typeof RefundPayload>
+  const key = `${channel}/${ceiling}`
+  return {
+    kind: 'refund',
+    config,
+    channelId,
+    ceiling,
+    signature,
+    key,
+    amount: amount === undefined ? undefined : BigInt(amount),
+  }
+}
+
+type Common = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature'> & {
+  readonly kind: 'common'
+  readonly channel: string
+}
+
+function parseCommon(
+  { accepted, payload }: Payment,
+  {
+    offer,
+    digests,
+    shape,
+  }: { offer: Offer; digests: ChannelDigests; shape: typeof isVoucher | typeof isDeposit | typeof isRefund },
+): Common | Refused {
+  for (const field of ['scheme', 'network', 'asset'] as const)
+    if (lower(accepted[field]) !== lower(offer[field]))
+      return mismatch(`${field}_mismatch`, `accepted.${field}`, { got: accepted[field], want: offer[field] })
+  if (!shape.Check(payload)) {
+    const first = shape.Errors(payload).First()
+    const isDelay = first?.path === '/channelConfig/withdrawDelay'
+    const text = `payload${first?.path ?? ''} is malformed: ${first ? wrongField(first) : 'unknown shape'}`
+    return refusedChannel('PAYMENT_INVALID', isDelay ? 'withdraw_delay_out_of_range' : 'payload', text)
+  }
+  const { voucher } = payload as Static<typeof VoucherPayload>
+  const config = configIn((payload as Static<typeof VoucherPayload>).channelConfig)
+  const channelId = digests.channelId(config)
+  if (lower(voucher.channelId) !== channelId)
+    return mismatch('channel_id_mismatch', 'voucher.channelId', { got: voucher.channelId, want: channelId })
+  const wrong = wrongConfig(config, offer)
+  if (wrong) return wrong
+  return {
+    kind: 'common',
+    config,
+    channelId,
+    ceiling: BigInt(voucher.maxClaimableAmount),
+    signature: lower(voucher.signature),
+    channel: `${offer.network}/${lower(BATCH_SETTLEMENT)}/${channelId}`,
   }
 }
 
@@ -170,6 +221,20 @@ export const endOf = ({ validBefore }: Deposit): number =>
 /** A refusal whose reason starts with the scheme's error code. */
 export function refusedChannel(code: PaymentCode, problem: string, text: string): Refused {
   return { kind: 'refused', code, reason: `${PREFIX}${problem}: ${text}` }
+}
+
+/** With what the buyer needs to sign again. Without a voucher of ours, the chain is where it starts from. */
+export function outOfStep(ceiling: bigint, state: ChannelState): Refused {
+  const text = `voucher.maxClaimableAmount is ${ceiling}; ${state.charged} was charged so far, to which a purchase adds the price and a refund nothing`
+  const refused = refusedChannel('PAYMENT_INVALID', 'cumulative_amount_mismatch', text)
+  const voucherState = state.ceiling > 0n && { signedMaxClaimable: String(state.ceiling), signature: state.signature }
+  return {
+    ...refused,
+    corrected: {
+      error: `${PREFIX}cumulative_amount_mismatch`,
+      extra: { channelState: channelStateOf(state), ...(voucherState && { voucherState }) },
+    },
+  }
 }
 
 export const PREFIX = 'invalid_batch_settlement_evm_'

@@ -20,6 +20,26 @@ export type Mirror = {
   readonly refundNonce: bigint
 }
 
+/**
+ * A refund at the payer's wish: the one under way, or the last one. While one is `requested`, nothing was sent, and a
+ * purchase that is under way comes first. Once it is `sent`, no purchase is charged until it is `done`.
+ */
+export type Refund = {
+  readonly status: 'requested' | 'sent' | 'done'
+  /** What was charged when it was requested, and the amount that was; null for everything that is left. */
+  readonly base: string
+  readonly part: string | null
+  /** What is sent back at most; when done, what was. In base units. */
+  readonly amount: string
+  /** The contract's nonce: it takes one refund for each. */
+  readonly nonce: string
+  /** When it was asked for, and then when it was sent last or was done, in milliseconds. */
+  readonly at: number
+  /** The block before it was sent, and its transaction; where they are known. */
+  readonly block?: number
+  readonly transaction?: Hex
+}
+
 /** `claimed <= charged <= ceiling <= balance`, and `signature` is the payer's over `ceiling`. */
 export type ChannelState = Mirror & {
   readonly channelId: Hex
@@ -29,6 +49,7 @@ export type ChannelState = Mirror & {
   readonly signature: Hex
   /** The last deposit that we sent: the nonce of its authorization, and its transaction. */
   readonly deposit: { readonly nonce: Hex; readonly transaction: Hex } | null
+  readonly refund?: Refund
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
@@ -99,7 +120,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       for (;;) {
         const state = await get(channelId, now)
         if (!state) return undefined
-        const next = { ...state, ...mirror, syncedAt: now }
+        const next = withMirror(state, mirror, now)
         if (await replace(state, next, now)) return next
       }
     },
@@ -109,6 +130,34 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       )
       return (await Promise.all(lists)).flat().map(({ data }) => decoded(data))
     },
+  }
+}
+
+/** What a node behind the last refund says is left out: it would count money that has gone. */
+export const withMirror = (state: ChannelState, mirror: Mirror, now: number): ChannelState =>
+  mirror.refundNonce < state.refundNonce ? state : { ...state, ...mirror, syncedAt: now }
+
+/** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
+export function newState(
+  { channelId, config }: Pick<ChannelState, 'channelId' | 'config'>,
+  mirror: Mirror,
+  now: number,
+): ChannelState {
+  const unsigned = { ceiling: 0n, signature: '0x' as Hex, deposit: null }
+  return { channelId, config, charged: mirror.claimed, ...unsigned, ...mirror, syncedAt: now }
+}
+
+export const isRefunding = ({ refund }: ChannelState): boolean => refund !== undefined && refund.status !== 'done'
+
+/** The state as clients of the scheme know it. */
+export function channelStateOf(state: ChannelState): { readonly [name: string]: Json } {
+  return {
+    channelId: state.channelId,
+    balance: String(state.balance),
+    totalClaimed: String(state.claimed),
+    withdrawRequestedAt: state.withdrawRequestedAt,
+    refundNonce: String(state.refundNonce),
+    chargedCumulativeAmount: String(state.charged),
   }
 }
 
@@ -128,7 +177,7 @@ function decoded(stored: Json): ChannelState {
   return {
     ...(plain as unknown as Pick<
       ChannelState,
-      'channelId' | 'config' | 'signature' | 'deposit' | 'syncedAt' | 'withdrawRequestedAt'
+      'channelId' | 'config' | 'signature' | 'deposit' | 'refund' | 'syncedAt' | 'withdrawRequestedAt'
     >),
     balance: BigInt(balance),
     claimed: BigInt(claimed),

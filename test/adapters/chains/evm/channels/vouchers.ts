@@ -1,43 +1,78 @@
 /** Channels whose balance every node confirms, and buyers who sign vouchers for them. No node is needed. */
-import { keccak256, toHex } from 'viem'
+import { decodeFunctionData, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
+import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
+import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
+import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
+import type { ChainLog } from '../../../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/hex.ts'
+import { batchSettlementAbi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../../../core/mod.ts'
 
 const NETWORK = 'eip155:84532'
 const CHAIN_ID = 84_532
-const [ASSET, PAY_TO, AUTHORIZER] = ['1', '2', '5'].map((digit) => `0x${digit.repeat(40)}`) as [Hex, Hex, Hex]
+const [ASSET, PAY_TO] = ['1', '2'].map((digit) => `0x${digit.repeat(40)}`) as [Hex, Hex]
+const { address, sign } = privateKeyToAccount(`0x${'5'.repeat(64)}`)
+const AUTHORIZER = { address: lower(address), sign }
 const BALANCE = 1_000_000_000_000n
 const digests = channelDigests(CHAIN_ID)
 
-/** A chain that sells by vouchers alone. It sends nothing. */
-export function voucherChain(storage: Storage): Chain {
+/**
+ * A chain that sells by vouchers alone. The only transactions that it sends are refunds, which are mined at once and
+ * noted in `refunded`; its node is behind them.
+ */
+export function voucherChain(storage: Storage, refunded: bigint[] = []): Chain {
   const confirmed = [[BALANCE, 0n], [0n, 0n], [0n]].map((words) => ({
     ok: true,
     data: `0x${words.map((each) => word(each)).join('')}` as Hex,
   }))
-  const channels = evmChannels(
-    {
-      reads: { view: async () => ({ kind: 'seen', time: 1_795_132_800, results: confirmed }) },
-      relayer: { send: () => Promise.reject(new Error('nothing is sent here')) },
-      states: channelStates(storage, { network: NETWORK, seller: AUTHORIZER }),
+  const reads = { view: async () => ({ kind: 'seen' as const, time: 1_795_132_800, results: confirmed }) }
+  const relayer = {
+    async send({ data }: { readonly data: Hex }) {
+      const { channelId, amount } = refundCallIn(data)
+      refunded.push(amount)
+      const [transactionHash, block] = [keccak256(data), 9]
+      const log = { ...refundLogs(channelId), data: `0x${word(amount)}` as Hex, transactionHash }
+      const receipt = { transactionHash, block, success: true, logs: [log as ChainLog] }
+      return { kind: 'mined' as const, receipt, hasOtherNonces: false }
     },
+  }
+  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const rpc = { request: async () => ({ kind: 'result' as const, value: '0x8' }) }
+  const context = { reads, relayer, states }
+  const refunds = channelRefunds(
+    { ...context, rpc, authorizer: AUTHORIZER, digests },
+    { network: NETWORK, lagSeconds: 10 },
+  )
+  const channels = evmChannels(
+    { ...context, refunds },
     {
       network: NETWORK,
       chainId: CHAIN_ID,
       asset: ASSET,
       payTo: PAY_TO,
       domain: { name: 'USDC', version: '2' },
-      authorizer: AUTHORIZER,
+      authorizer: AUTHORIZER.address,
       withdrawDelay: 900,
       minDeposit: 1n,
       lagSeconds: 10,
     },
   )
   return { ...channels, terms: () => [channels.terms] }
+}
+
+/** The refund in a transaction that claims, refunds and settles. */
+function refundCallIn(data: Hex): { readonly channelId: Hex; readonly amount: bigint } {
+  const calls = decodeFunctionData({ abi: batchSettlementAbi, data }).args?.[0] as readonly Hex[]
+  for (const each of calls) {
+    const { functionName, args } = decodeFunctionData({ abi: batchSettlementAbi, data: each })
+    if (functionName !== 'refundWithSignature') continue
+    const [config, amount] = args
+    return { channelId: digests.channelId(config as unknown as ChannelConfig), amount }
+  }
+  throw new Error('nothing but refunds is sent here')
 }
 
 /** A buyer with a channel of its own. `sign` makes a voucher for an offer, when `base` was charged so far. */
@@ -48,7 +83,7 @@ export function voucherBuyer(name: string) {
     payer,
     payerAuthorizer: payer,
     receiver: PAY_TO,
-    receiverAuthorizer: AUTHORIZER,
+    receiverAuthorizer: AUTHORIZER.address,
     token: ASSET,
     withdrawDelay: 900,
     salt: `0x${word(7n)}` as Hex,
@@ -62,6 +97,12 @@ export function voucherBuyer(name: string) {
       const signature = await account.sign({ hash: digests.voucher(channelId, ceiling) })
       const voucher = { channelId, maxClaimableAmount: String(ceiling), signature }
       return { x402Version: 2, accepted, payload: { type: 'voucher', channelConfig, voucher } }
+    },
+    /** Asks for what is left of the channel. */
+    async refund(accepted: Offer, charged: bigint): Promise<Payment> {
+      const signature = await account.sign({ hash: digests.voucher(channelId, charged) })
+      const voucher = { channelId, maxClaimableAmount: String(charged), signature }
+      return { x402Version: 2, accepted, payload: { type: 'refund', channelConfig, voucher } }
     },
   }
 }

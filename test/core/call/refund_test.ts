@@ -1,0 +1,109 @@
+/** Refunds of deposits through a gateway, and the calls that they meet. */
+import { describe, expect, test } from 'bun:test'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import type { Chain, Offer, Storage } from '../../../core/mod.ts'
+import { encodeHeader } from '../../../core/x402/protocol.ts'
+import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { decodeHeader, door } from '../../kit.ts'
+import { SKY, table } from './stream_kit.ts'
+
+/** 10 tokens in, 2 out, and the fee. */
+const CHARGE = 1_017n
+const LEFT = 1_000_000_000_000n - CHARGE
+const PATH = '/api/v1/chat/completions'
+
+/** A gateway that sells by vouchers, and a buyer whose channel has been charged once. */
+async function seller(
+  script?: Parameters<typeof table>[0],
+  { isShared = false, wrap = (chain) => chain }: { isShared?: boolean; wrap?: (chain: Chain) => Chain } = {},
+) {
+  const storage: Storage = { ...memoryStorage(), ...(isShared && { isShared }) }
+  const refunded: bigint[] = []
+  const subject = await table(script, { ports: { storage, chain: wrap(voucherChain(storage, refunded)) } })
+  const buyer = voucherBuyer('alice')
+  const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+  expect((await subject.post(SKY, { payment: await buyer.sign(offer, 0n) })).status).toBe(200)
+  const refund = async (charged = CHARGE, method = 'GET') => {
+    const headers = { 'payment-signature': encodeHeader(await buyer.refund(offer, charged)) }
+    return await subject.gateway.fetch(new Request(`https://shop.example${PATH}`, { method, headers }))
+  }
+  return { ...subject, storage, refunded, refund, voucher: (base: bigint) => buyer.sign(offer, base) }
+}
+
+const errorIn = ({ headers }: Response): string => decodeHeader(headers.get('payment-required')).error
+const settledIn = ({ headers }: Response) => decodeHeader(headers.get('payment-response'))
+const calls = async ({ storage }: { storage: Storage }) =>
+  await storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
+
+describe.each([
+  ['one process owns', false],
+  ['several processes share', true],
+])('a refund where %s the storage', (_, isShared) => {
+  test('answers with the receipt of the transaction, by GET or POST without a body, and is in no ledger (contract 1.86)', async () => {
+    for (const method of ['GET', 'POST']) {
+      const subject = await seller(undefined, { isShared })
+      const response = await subject.refund(CHARGE, method)
+      expect([response.status, subject.refunded]).toEqual([200, [LEFT]])
+      expect(settledIn(response)).toMatchObject({
+        success: true,
+        transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/),
+        amount: String(LEFT),
+        extra: { channelState: { balance: String(CHARGE), refundNonce: '1' } },
+      })
+      expect(await response.json()).toMatchObject({ object: 'refund', amount: '999999.998983', currency: 'USDC' })
+      expect(await calls(subject)).toHaveLength(1)
+      const again = await subject.refund(CHARGE, method)
+      expect([settledIn(again), subject.refunded]).toEqual([settledIn(response), [LEFT]])
+      expect(subject.log.lines.filter(({ message }) => message === 'a deposit was refunded')).toHaveLength(1)
+    }
+  })
+
+  test('is refused while a call of the channel is under way, which is charged (contract 1.87)', async () => {
+    const ready = door()
+    let answered = 0
+    const script = async () => {
+      if (++answered === 2) await ready.passed
+      return wholeAnswer()
+    }
+    const subject = await seller(script, { isShared })
+    const bought = subject.post(SKY, { payment: await subject.voucher(CHARGE) })
+    await subject.clock.settle()
+    const refused = await subject.refund()
+    expect([refused.status, errorIn(refused)]).toEqual([402, 'invalid_batch_settlement_evm_channel_busy'])
+    expect(refused.headers.get('payment-response')).toBeNull()
+    ready.open()
+    expect((await bought).status).toBe(200)
+    expect(errorIn(await subject.refund())).toBe('invalid_batch_settlement_evm_cumulative_amount_mismatch')
+    expect(subject.refunded).toEqual([])
+    expect((await subject.refund(2n * CHARGE)).status).toBe(200)
+    expect(subject.refunded).toEqual([LEFT - CHARGE])
+  })
+
+  test('that overtakes a verified payment leaves it unserved and uncharged (contract 1.87)', async () => {
+    let answered = 0
+    let overtake = async (): Promise<unknown> => undefined
+    const wrap = (chain: Chain): Chain => ({
+      ...chain,
+      async verify(payment, offer, at) {
+        const verdict = await chain.verify(payment, offer, at)
+        const run = overtake
+        overtake = async () => undefined
+        await run()
+        return verdict
+      },
+    })
+    const script = async () => {
+      answered++
+      return wholeAnswer()
+    }
+    const subject = await seller(script, { isShared, wrap })
+    overtake = () => subject.refund()
+    const bought = await subject.post(SKY, { payment: await subject.voucher(CHARGE) })
+    expect([bought.status, answered, subject.refunded]).toEqual([402, 1, [LEFT]])
+    expect(await bought.text()).toContain('cumulative_exceeds_balance')
+    const all = await calls(subject)
+    expect(all.filter(({ paymentStatus }) => paymentStatus === 'settled')).toHaveLength(1)
+    expect(all.filter(({ workStatus }) => workStatus !== 'completed' && workStatus !== 'failed')).toEqual([])
+  })
+})

@@ -1,0 +1,151 @@
+/** The refund call of the official client of `batch-settlement`, unmodified, against one devnet gateway. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { toClientEvmSigner } from '@x402/evm'
+import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
+import { decodePaymentRequiredHeader } from '@x402/core/http'
+import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
+import { createPublicClient, type Hex, http } from 'viem'
+import { baseSepolia } from 'viem/chains'
+import { parseConfig } from '../../../server/config/mod.ts'
+import { type Running, start } from '../../../server/main.ts'
+import { type Payer, payerAt } from './payer.ts'
+
+const COMPLETIONS = '/api/v1/chat/completions'
+const scratch = mkdtempSync(join(tmpdir(), 'farebox-refunds-'))
+const entries: { readonly message: string; readonly fields: unknown }[] = []
+const log = {
+  info: (message: string, fields?: unknown) => void entries.push({ message, fields }),
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
+let running: Running
+let payer: Payer
+
+beforeAll(async () => {
+  const read = parseConfig('', {
+    PORT: '0',
+    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
+    OBJECT_STORE: `file:${join(scratch, 'media')}`,
+    OPERATOR_TOKEN: 'token-of-the-operator',
+  })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  payer = await payerAt(running.url)
+}, 60_000)
+
+afterAll(async () => {
+  await running.stop()
+  rmSync(scratch, { recursive: true, force: true })
+})
+
+/** The client with a channel of its own by `salt`. */
+function official(salt: number) {
+  const node = createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+  const signer = toClientEvmSigner(payer.account, node as never)
+  const hex: Hex = `0x${salt.toString(16).padStart(64, '0')}`
+  const scheme = new BatchSettlementEvmScheme(signer, { salt: hex })
+  const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client: scheme }] })
+  return { scheme, pay }
+}
+
+const ask = (text: string, more: object = {}) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({
+    model: 'farebox/echo',
+    messages: [{ role: 'user', content: text }],
+    max_tokens: 200,
+    ...more,
+  }),
+})
+
+const chargedBy = (response: Response): bigint => BigInt(Number(response.headers.get('x-payment-charged')) * 1e6 || 0)
+
+const calls = async (): Promise<unknown> =>
+  await (
+    await fetch(`${running.url}/operator/payments`, { headers: { authorization: 'Bearer token-of-the-operator' } })
+  ).json()
+
+describe('the refund of the official client', () => {
+  test('sends back what is left, on the route where it bought; it is no sale (contract 1.86)', async () => {
+    const { scheme, pay } = official(1)
+    const before = await payer.balance()
+    const bought = await pay(running.url + COMPLETIONS, ask('One'))
+    const charged = chargedBy(bought)
+    expect([bought.status, charged > 0n]).toEqual([200, true])
+    const ledger = await calls()
+    const settled = await scheme.refund(running.url + COMPLETIONS)
+    expect(settled).toMatchObject({
+      success: true,
+      transaction: expect.stringMatching(/^0x[0-9a-f]{64}$/),
+      payer: payer.account.address,
+      amount: String(2_000_000n - charged),
+      extra: { channelState: { balance: String(charged), totalClaimed: String(charged), refundNonce: '1' } },
+    })
+    expect(settled.extra).not.toHaveProperty('chargedAmount')
+    expect(settled.extensions ?? {}).not.toHaveProperty('offer-receipt')
+    expect(before - (await payer.balance())).toBe(charged)
+    expect(await calls()).toEqual(ledger)
+    expect(entries.filter(({ message }) => message === 'a deposit was refunded')).toMatchObject([
+      { fields: { payer: payer.account.address, transaction: settled.transaction } },
+    ])
+    const again = await pay(running.url + COMPLETIONS, ask('Two'))
+    expect(again.status).toBe(200)
+    expect(before - (await payer.balance())).toBe(charged + 2_000_000n)
+  })
+
+  test('sends back a part, and the channel goes on without a deposit (contract 1.86)', async () => {
+    const { scheme, pay } = official(2)
+    await (await pay(running.url + COMPLETIONS, ask('One'))).text()
+    const before = await payer.balance()
+    expect(await scheme.refund(running.url + COMPLETIONS, { amount: '1500000' })).toMatchObject({ amount: '1500000' })
+    expect((await payer.balance()) - before).toBe(1_500_000n)
+    expect((await pay(running.url + COMPLETIONS, ask('Two'))).status).toBe(200)
+    expect((await payer.balance()) - before).toBe(1_500_000n)
+  })
+
+  test('is corrected when a stream has moved the channel, and then sent (contract 1.87)', async () => {
+    const { scheme, pay } = official(3)
+    await (await pay(running.url + COMPLETIONS, ask('One'))).text()
+    await (await pay(running.url + COMPLETIONS, ask('Stream', { stream: true }))).text()
+    expect(await scheme.refund(running.url + COMPLETIONS)).toMatchObject({ success: true })
+    const state = await official(3)
+      .scheme.refund(running.url + COMPLETIONS)
+      .catch((error: Error) => error.message)
+    expect(state).toContain('channel has no remaining balance')
+  })
+
+  test('is refused by name where it asks for too much (contract 1.87)', async () => {
+    const { scheme, pay } = official(4)
+    await (await pay(running.url + COMPLETIONS, ask('One'))).text()
+    await expect(scheme.refund(running.url + COMPLETIONS, { amount: '2000000' })).rejects.toThrow(
+      'invalid_batch_settlement_evm_refund_amount_invalid',
+    )
+  })
+
+  test('works on a paid route of GET too, without its parameters; a refusal offers nothing at a price (contract 1.87)', async () => {
+    const { scheme, pay } = official(5)
+    await (await pay(running.url + COMPLETIONS, ask('One'))).text()
+    let refused: Response | undefined
+    const recording = async (...[url, init]: Parameters<typeof fetch>): Promise<Response> => {
+      const response = await fetch(url, init)
+      if (new Headers(init?.headers).has('payment-signature')) refused = response.clone()
+      return response
+    }
+    const options = { amount: '9999999', fetch: recording as typeof fetch }
+    await expect(scheme.refund(`${running.url}${COMPLETIONS}`, options)).rejects.toThrow('refund_amount_invalid')
+    const { accepts, error } = decodePaymentRequiredHeader(refused?.headers.get('payment-required') ?? '')
+    expect([refused?.status, error]).toEqual([402, 'invalid_batch_settlement_evm_refund_amount_invalid'])
+    expect(new Set(accepts.map(({ amount }) => amount))).toEqual(new Set(['0']))
+    const body = (await refused?.json()) as { extensions?: object; code: string; message: string }
+    expect(body).toMatchObject({ code: 'PAYMENT_INVALID' })
+    expect(JSON.stringify(body.extensions ?? {})).not.toContain('"offers"')
+    const market = '/api/v1/crypto/prices'
+    expect((await fetch(running.url + market)).status).not.toBe(500)
+  })
+})
