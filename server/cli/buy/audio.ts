@@ -1,6 +1,14 @@
 /** Buys speech or a piece of music, and saves it. */
 import { checkOutput, collectJob, download } from './job.ts'
-import { createPaymentClient, errorFrom, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
+import {
+  createPaymentClient,
+  errorFrom,
+  fetchGateway,
+  paidLine,
+  postJson,
+  type PurchaseOptions,
+  readQuote,
+} from './wallet.ts'
 
 type AudioOptions = PurchaseOptions & { readonly out: string | undefined }
 type SpeechOptions = AudioOptions & { readonly voice: string | undefined; readonly format: string | undefined }
@@ -19,13 +27,13 @@ export async function buySpeech(options: SpeechOptions): Promise<void> {
     ...(format && { response_format: format }),
   })
   const url = `${origin}/api/v1/audio/speech`
-  const offer = await readQuote(await fetchGateway(url, init))
+  const offer = await readQuote(await fetchGateway(url, init), options)
   const client = await createPaymentClient(options, offer)
   const response = await client.pay(url, init)
   const body = (await response.json()) as Result
   if (response.status !== 200) throw errorFrom(response.status, body)
   const [status, transaction] = ['x-payment-status', 'x-payment-receipt'].map((name) => response.headers.get(name))
-  console.log(`paid      ${status} on ${offer.network}, transaction ${transaction}`)
+  console.log(paidLine(status ?? '', { network: offer.network, tx_hash: transaction ?? '' }))
   await client.printBalance()
   await saveAll('speech', { files: body.data, out })
 }
@@ -41,10 +49,10 @@ export async function buyMusic(options: MusicOptions): Promise<void> {
     ...(seconds !== undefined && { duration_seconds: seconds }),
   })
   const url = `${origin}/api/v1/audio/generations`
-  const client = await createPaymentClient(options, await readQuote(await fetchGateway(url, init)))
+  const client = await createPaymentClient(options, await readQuote(await fetchGateway(url, init), options))
   const submitted = await client.pay(url, init)
   const { data, payment } = await collectJob<Result>('music', { origin, client, submitted })
-  console.log(`paid      ${payment.status} on ${payment.network}, transaction ${payment.tx_hash}`)
+  console.log(paidLine(payment.status, payment))
   await client.printBalance()
   await saveAll('music', { files: data, out })
 }

@@ -57,12 +57,16 @@ export async function buyChat(options: ChatOptions): Promise<void> {
     console.log('paid      nothing: the model is free')
     return throwIfIncomplete(summary)
   }
-  const { pay, printBalance } = await createPaymentClient(options, await parsed(origin, readQuote(first)))
+  const { pay, note, printBalance } = await createPaymentClient(
+    options,
+    await parsed(origin, readQuote(first, options)),
+  )
   const response = await pay(url, init)
   if (!response.ok) throw errorFrom(response.status, await parsed(origin, response.json()))
   printHeader(response, model)
   const summary = await printStream(response)
   printUsage(summary)
+  await note(summary.comments.get('payment-response'))
   console.log(`paid      ${describePayment(summary)}`)
   await printBalance()
   throwIfIncomplete(summary)
@@ -172,6 +176,9 @@ function printUsage({ usage }: StreamSummary): void {
 /** The receipt of a stream is in its comments, because its headers were sent before the settlement. */
 function describePayment({ comments, failure, isTruncated }: StreamSummary): string {
   const transaction = comments.get('x-payment-receipt')
+  const charged = comments.get('x-payment-charged')
+  if (charged !== undefined)
+    return `${charged} USDC from the channel${transaction ? `, deposited with transaction ${transaction}` : ''}`
   if (transaction) return `settled, transaction ${transaction}`
   const errorClass = comments.get('x-payment-settle-error-class')
   if (errorClass) return `not settled: ${errorClass}`

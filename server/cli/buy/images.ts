@@ -5,6 +5,7 @@ import {
   createPaymentClient,
   errorFrom,
   fetchGateway,
+  paidLine,
   type Pay,
   postJson,
   type PurchaseOptions,
@@ -28,9 +29,15 @@ export async function buyImages(options: ImageOptions): Promise<void> {
   const model = options.model ?? (await cheapestImageModel(origin, size))
   const init = postJson({ model, prompt, ...(size && { size }), ...(n !== undefined && { n }) })
   const endpoint = `${origin}/api/v1/images/generations`
-  const { pay, printBalance } = await createPaymentClient(options, await readQuote(await fetchGateway(endpoint, init)))
-  const { data, payment } = await collect(pay, { origin, submitted: await pay(endpoint, init) })
-  console.log(`paid      ${payment.status} on ${payment.network}, transaction ${payment.tx_hash}`)
+  const { pay, poll, printBalance } = await createPaymentClient(
+    options,
+    await readQuote(await fetchGateway(endpoint, init), options),
+  )
+  const { data, payment } = await collect(options.channel ? poll : pay, {
+    origin,
+    submitted: await pay(endpoint, init),
+  })
+  console.log(paidLine(payment.status, payment))
   await printBalance()
   for (const [index, { url }] of data.entries()) {
     console.log(`hosted    ${url.slice(0, 200)}`)

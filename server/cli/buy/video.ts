@@ -1,7 +1,7 @@
 /** Buys a video: submits the job, prints its progress, and saves the file once it is paid for. */
 import { checkOutput, collectJob, download } from './job.ts'
 import { cheapestVideoModel } from './models.ts'
-import { createPaymentClient, fetchGateway, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
+import { createPaymentClient, fetchGateway, paidLine, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
 
 type VideoOptions = PurchaseOptions & {
   readonly seconds: number | undefined
@@ -24,10 +24,10 @@ export async function buyVideo(options: VideoOptions): Promise<void> {
     ...(image && { image_url: image }),
   })
   const url = `${origin}/api/v1/videos/generations`
-  const client = await createPaymentClient(options, await readQuote(await fetchGateway(url, init)))
+  const client = await createPaymentClient(options, await readQuote(await fetchGateway(url, init), options))
   const submitted = await client.pay(url, init)
   const { data, payment } = await collectJob<Result>('video', { origin, client, submitted })
-  console.log(`paid      ${payment.status} on ${payment.network}, transaction ${payment.tx_hash}`)
+  console.log(paidLine(payment.status, payment))
   await client.printBalance()
   const pathFor = (type: string) => out ?? `farebox-${Date.now()}.${extensionOf(type)}`
   for (const file of data) {

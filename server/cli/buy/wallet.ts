@@ -3,6 +3,7 @@
  * something to sign.
  */
 import { CommandError } from '../command.ts'
+import type { ChannelOptions, channelWallet } from './channel.ts'
 import { optional } from '../../../core/lib/optional.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
@@ -11,6 +12,8 @@ import type { Hex } from 'viem'
 /** An error whose message is printed to the user as it is, without a stack. */
 export class BuyError extends CommandError {}
 
+/** The scheme of offers that are paid by a channel. */
+export const CHANNEL_SCHEME = 'batch-settlement'
 const PAYMENT_HEADER = 'payment-signature'
 
 /** `fetch` that answers a 402 with a payment. */
@@ -24,12 +27,16 @@ export type PurchaseOptions = {
   readonly maxPrice: number | undefined
   /** The private key to pay with; undefined for devnet's buyer. */
   readonly key: string | undefined
+  /** Pays by a channel. */
+  readonly channel?: ChannelOptions | undefined
 }
 export type Offer = {
+  readonly scheme: string
   readonly amount: string
   readonly asset: string
   readonly network: string
   readonly payTo: string
+  readonly extra?: Readonly<Record<string, unknown>>
 }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
@@ -44,14 +51,27 @@ export function postJson(body: unknown): RequestInit {
   return { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }
 }
 
-/** Prints the quote of a 402 response and returns its first offer. Throws BuyError for any other response. */
-export async function readQuote(response: Response): Promise<Offer> {
+/**
+ * Prints the quote of a 402 response and returns its first offer, or the one for channels. Throws BuyError for any
+ * other response.
+ */
+export async function readQuote(
+  response: Response,
+  { channel }: Pick<PurchaseOptions, 'channel'> = {},
+): Promise<Offer> {
   const quote = (await response.json()) as Quote
-  const [offer] = quote.accepts ?? []
-  if (response.status !== 402 || !offer) throw errorFrom(response.status, quote)
-  console.log(`quote     ${quote.price.amount} USDC on ${offer.network}, to ${offer.payTo}`)
+  const { accepts = [] } = quote
+  const offer = channel ? accepts.find(({ scheme }) => scheme === CHANNEL_SCHEME) : accepts[0]
+  if (response.status !== 402 || accepts.length === 0) throw errorFrom(response.status, quote)
+  if (!offer) throw new BuyError('This gateway sells nothing by channels. Leave out --channel.')
+  const most = channel ? 'at most ' : ''
+  console.log(`quote     ${most}${quote.price.amount} USDC on ${offer.network}, to ${offer.payTo}`)
   return offer
 }
+
+/** How a call was paid, as its result says. A voucher has no transaction. */
+export const paidLine = (status: string, { network, tx_hash }: { network: string; tx_hash: string }): string =>
+  `paid      ${status} on ${network}, ${tx_hash === '' ? 'from the channel' : `transaction ${tx_hash}`}`
 
 /** The error of a response, whichever API's error format it has. */
 export function errorFrom(status: number, body: unknown): BuyError {
@@ -73,8 +93,10 @@ export type PaymentClient = {
   readonly pay: Pay
   /** Sends the last signed payment again; signs a new one if that is no longer accepted. */
   readonly poll: Pay
-  /** Prints the wallet's balance before and now, if a node to read it from is known. */
+  /** Prints the wallet's balance before and now, if a node to read it from is known, and that of its channel. */
   printBalance(): Promise<void>
+  /** Takes note of a receipt that came without headers, at the end of a stream. Only channels have to. */
+  note(receipt: string | undefined): Promise<void>
 }
 
 export const BUY_COMMAND = 'farebox buy'
@@ -99,13 +121,18 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
     throw new BuyError(
       `The gateway is paid on ${offer.network}, and FAREBOX_BUYER_KEY is no key for that network: it must be ${form.words} (its value is not shown).`,
     )
-  const wallet = await walletOf(key, { rpcUrl, offer })
+  const limits = { maxDeposit: maxPrice === undefined ? undefined : atomic(maxPrice) }
+  const channel = options.channel && { ...options.channel, ...limits }
+  const wallet = await walletOf(key, { rpcUrl, offer, origin: options.origin, ...(channel && { channel }) })
+  const deposit = await wallet.channel?.lacking(BigInt(offer.amount))
+  const needed = deposit ?? BigInt(offer.amount)
   const before = await wallet.balance()
-  if (before !== undefined && before < BigInt(offer.amount))
+  if (before !== undefined && before < needed)
     throw new BuyError(
-      `The wallet ${wallet.address} holds ${usd(before)} USDC on ${offer.network}, and the price is ${price} USDC. Send USDC to it, or pay with another key. Nothing was charged.`,
+      `The wallet ${wallet.address} holds ${usd(before)} USDC on ${offer.network}, and the ${deposit === undefined ? 'price' : 'deposit'} is ${usd(needed)} USDC. Send USDC to it, or pay with another key. Nothing was charged.`,
     )
   console.log(`wallet    ${wallet.address}${before === undefined ? '' : `, ${usd(before)} USDC`}`)
+  if (deposit) console.log(`deposit   ${usd(deposit)} USDC into channel ${wallet.channel?.id}`)
   let lastPayment: string | null = null
   const recordingFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
     const request = new Request(input, init)
@@ -121,12 +148,20 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
     async poll(url) {
       if (lastPayment === null) return await pay(url)
       const response = await fetch(url, { headers: { [PAYMENT_HEADER]: lastPayment } })
-      return response.status === 402 ? await pay(url) : response
+      if (response.status === 402) return await pay(url)
+      await wallet.channel?.note(response.headers.get('payment-response'), lastPayment)
+      return response
     },
     async printBalance() {
       const after = await wallet.balance()
       if (before !== undefined && after !== undefined) console.log(`balance   ${usd(before)} -> ${usd(after)} USDC`)
+      if (!wallet.channel) return
+      const { deposited, charged } = await wallet.channel.balance()
+      console.log(
+        `channel   ${usd(deposited)} USDC deposited, ${usd(charged)} charged, ${usd(deposited - charged)} left`,
+      )
     },
+    note: async (receipt) => await wallet.channel?.note(receipt, lastPayment),
   }
 }
 
@@ -136,7 +171,7 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
  */
 export async function openWallet({ origin, key: own }: Pick<PurchaseOptions, 'origin' | 'key'>, offer: Offer) {
   const { key, rpcUrl } = await findWallet({ origin, key: own, rpc: undefined })
-  const { scheme } = await walletOf(key, { rpcUrl, offer })
+  const { scheme } = await walletOf(key, { rpcUrl, offer, origin })
   const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUY_COMMAND, () => import('@x402/fetch'))
   return async (request: Request, maxUsd: string): Promise<{ reply: Response; payment: string | null }> => {
     let payment: string | null = null
@@ -155,8 +190,18 @@ type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][nu
 /** `balance` resolves to undefined when no RPC node is known. */
 export type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
 export type WalletOptions = { readonly rpcUrl: string | undefined; readonly offer: Offer }
+/** `maxDeposit` in base units; undefined for no limit. */
+type ChannelLimits = ChannelOptions & { readonly maxDeposit: bigint | undefined }
+type ChannelWallet = Awaited<ReturnType<typeof channelWallet>>
 
-async function walletOf(key: string, options: WalletOptions): Promise<Wallet> {
+async function walletOf(
+  key: string,
+  { channel, origin, ...options }: WalletOptions & { readonly origin: string; readonly channel?: ChannelLimits },
+): Promise<Wallet & Partial<Pick<ChannelWallet, 'channel'>>> {
+  if (channel) {
+    const { channelWallet } = await import('./channel.ts')
+    return await channelWallet(key as Hex, { ...options, origin, channel })
+  }
   if (options.offer.network.startsWith('solana:')) {
     const { solanaWallet } = await import('./solana_wallet.ts')
     return await solanaWallet(key, options)
@@ -166,7 +211,10 @@ async function walletOf(key: string, options: WalletOptions): Promise<Wallet> {
 }
 
 /** US dollars without zeros at the end. */
-const usd = (micro: bigint): string => print(usdc(micro)).replace(/\.?0+$/, '')
+export const usd = (micro: bigint): string => print(usdc(micro)).replace(/\.?0+$/, '')
+
+/** US dollars in base units. */
+export const atomic = (dollars: number): bigint => BigInt(Math.round(dollars * 1e6))
 
 type Chain = { readonly rpc_url: string; readonly buyer: { readonly private_key: string } }
 type Devnet = Chain & { readonly gateways: readonly (Chain & { readonly name: string; readonly base_url: string })[] }
@@ -188,7 +236,7 @@ async function fetchDevnet(url: string): Promise<Devnet | undefined> {
   return response.ok ? ((await response.json()) as Devnet) : undefined
 }
 
-async function findWallet({ origin, rpc, key }: Pick<PurchaseOptions, 'origin' | 'rpc' | 'key'>): Promise<{
+export async function findWallet({ origin, rpc, key }: Pick<PurchaseOptions, 'origin' | 'rpc' | 'key'>): Promise<{
   key: string
   rpcUrl: string | undefined
   isTestMoney: boolean
