@@ -104,7 +104,8 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
         const { payload } = (decodeObject(payment ?? '') ?? {}) as { payload?: { deposit?: { amount: string } } }
         const depositAmount = payload?.deposit?.amount
         const local = { channelId: id, requestAmount: offer.amount, ...(depositAmount && { depositAmount }) }
-        await processPaymentResponse(storage, () => header ?? null, local)
+        // What it cannot take in, the gateway corrects with the next call.
+        await processPaymentResponse(storage, () => header ?? null, local).catch(() => {})
       },
       /** Asks the gateway for what is left. Rejects with why it does not pay it back. */
       refund: (url: string) => client.refund(url),

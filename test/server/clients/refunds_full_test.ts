@@ -128,7 +128,7 @@ describe('the refund of the official client', () => {
     )
   })
 
-  test('works on a paid route of GET too, without its parameters; a refusal offers nothing at a price (contract 1.87)', async () => {
+  test('works on a route of GET as well, whatever it costs; a refusal offers nothing at a price (contract 1.86, 1.87)', async () => {
     const { scheme, pay } = official(5)
     await (await pay(running.url + COMPLETIONS, ask('One'))).text()
     let refused: Response | undefined
@@ -145,7 +145,39 @@ describe('the refund of the official client', () => {
     const body = (await refused?.json()) as { extensions?: object; code: string; message: string }
     expect(body).toMatchObject({ code: 'PAYMENT_INVALID' })
     expect(JSON.stringify(body.extensions ?? {})).not.toContain('"offers"')
-    const market = '/api/v1/crypto/prices'
-    expect((await fetch(running.url + market)).status).not.toBe(500)
+    const price = `${running.url}/api/v1/stocks/us/price/AAPL`
+    expect(await scheme.refund(price, { amount: '1000' })).toMatchObject({ success: true, amount: '1000' })
+    expect(await scheme.refund(`${running.url}/api/v1/images/generations`)).toMatchObject({ success: true })
   })
+
+  test('among purchases of the same channel at the same time, everything charged is paid and the rest is back (contract 1.87)', async () => {
+    const before = await payer.balance()
+    const opened = await official(6).pay(running.url + COMPLETIONS, ask('Open'))
+    const charges = [chargedBy(opened)]
+    const outcomes: string[] = []
+    const purchase = async (text: string): Promise<void> => {
+      const response = await official(6)
+        .pay(running.url + COMPLETIONS, ask(text))
+        .catch((error: Error) => error)
+      const isBought = response instanceof Response && response.status === 200
+      if (isBought) charges.push(chargedBy(response))
+      outcomes.push(isBought ? 'bought' : 'not bought')
+    }
+    const refund = async (options: object): Promise<void> => {
+      const settled = await official(6)
+        .scheme.refund(running.url + COMPLETIONS, options)
+        .catch((error: Error) => error)
+      outcomes.push(settled instanceof Error ? 'not refunded' : 'refunded')
+    }
+    for (let round = 0; round < 12; round++) {
+      const options = round % 3 === 0 ? {} : { amount: String(1_000 + round) }
+      await Promise.all([purchase(`One ${round}`), refund(options), purchase(`Two ${round}`), refund({})])
+    }
+    await refund({})
+    for (const each of ['bought', 'refunded']) expect(outcomes).toContain(each)
+    const charged = charges.reduce((sum, each) => sum + each, 0n)
+    expect(before - (await payer.balance())).toBe(charged)
+    const body = (await calls()) as { payments: { charged_usdc?: string; status: string }[] }
+    expect(body.payments.filter(({ status }) => !['settled', 'failed'].includes(status))).toEqual([])
+  }, 60_000)
 })

@@ -46,6 +46,7 @@ function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChai
         ...cash,
         check: () => state.check(),
         settle: (...args) => (sender.settled++, cash.settle(...args)),
+        refund: async () => ({ kind: 'unknown', reason: `sent with ${key}` }),
         refresh: async () => {},
         gas: () => gasOf(key),
         keyStatus: async (other) => readingOf(other),
@@ -289,6 +290,18 @@ describe('without a key', () => {
       0,
     ])
     expect([first, second].flatMap(({ senders }) => senders()).every(({ settled }) => settled === 0)).toBe(true)
+  })
+
+  test('no refund is sent; the replica with the key sends it', async () => {
+    const { replica, cash } = fleet()
+    const [first, second] = [replica('first'), replica('second')]
+    await first.chain.renew(START)
+    await second.chain.renew(START)
+    const offer = cash.offer(10_000n)
+    const payment = cash.sign(offer, { from: cash.wallet('alice'), now: START })
+    const at = { now: START, signal: AbortSignal.timeout(1_000), isFree: async () => true }
+    expect(await first.chain.refund?.(payment, offer, at)).toEqual({ kind: 'unknown', reason: 'sent with one' })
+    expect(await second.chain.refund?.(payment, offer, at)).toMatchObject({ kind: 'unavailable' })
   })
 
   test('a payment is still recognised, and its fate known', async () => {
