@@ -347,7 +347,9 @@ export function paymentAcceptance(
     )
     if (opening.kind === 'replayed') return opening
     if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
-    const moved = await movedSince(verified, opening.call)
+    const moved = await movedSince(verified, opening.call).catch((error) =>
+      abandon(storage, opening.call, { error, now: clock.now() }),
+    )
     if (moved) return moved
     const settlesEarly = opening.atLimit === true
     return {

@@ -3,7 +3,7 @@
  * call.
  */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
-import { failIfOverdue, type SettleContext, settleCall } from '../payment/settle.ts'
+import { failIfOverdue, type Paying, type SettleContext, settleCall } from '../payment/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { within } from '../lib/timers.ts'
 import type { Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
@@ -17,10 +17,10 @@ import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
 import type { SignedInAs } from '../x402/sign_in.ts'
 import * as replies from '../endpoint/replies.ts'
 import { keyIn } from './poll_urls.ts'
-import { isSamePaymentMethod } from '../x402/offer.ts'
+import { chargesUse, isSamePaymentMethod, withCorrected } from '../x402/offer.ts'
 import type { Offers } from '../payment/offers.ts'
 import { besideOf, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
-import { decodePayment, refusalHeaders } from '../x402/protocol.ts'
+import { decodePayment, type Offer, refusalHeaders } from '../x402/protocol.ts'
 
 export type Polls = {
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
@@ -138,16 +138,29 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       errorFormat: endpoint.errorFormat,
       beside: besideOf(requestContext.request),
     }
-    const require = (why: replies.Body, headers: Readonly<Record<string, string>> = {}) => {
+    const require = (
+      why: replies.Body,
+      headers: Readonly<Record<string, string>> = {},
+      corrected: Partial<Pick<replies.Asking, 'offers' | 'resource'>> = {},
+    ) => {
       const location = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
       return replies.demand(
-        { ...asking, headers },
+        { ...asking, ...corrected, headers },
         { ...more, ...location, ...why, model: found.model },
         replies.priceOf(found, replies.dueOf(found)),
       )
     }
     const reject = (code: PaymentCode, reason: string, headers: Readonly<Record<string, string>> = {}) =>
       require(replies.verificationFailed(code, reason), headers)
+    /** With a correction the buyer can sign again from what the chain knows (contract 1.78). */
+    const correct = (offer: Offer, { code, reason, corrected }: Extract<Paying, { kind: 'rejected' }>) => {
+      if (!corrected) return reject(code, reason)
+      const { extra, error } = corrected
+      return require({ ...replies.verificationFailed(code, reason), error }, {}, {
+        offers: withCorrected(offers, { offer, extra }),
+        resource: { ...asking.resource, error },
+      })
+    }
 
     // HEAD must change nothing, so it never pays.
     const header = requestContext.request.method === 'HEAD' ? null : paymentHeader(requestContext.request)
@@ -157,10 +170,12 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     }
     const decoded = decodePayment(header)
     if (!decoded.ok) return reject('PAYMENT_INVALID', decoded.reason)
-    const identified = await offering.identify(decoded.payment, [
-      found.offer,
-      ...offers.filter((offer) => !isSamePaymentMethod(offer, found.offer)),
-    ])
+    const isSame = (offer: Offer) => isSamePaymentMethod(offer, found.offer)
+    // What was used is asked for in place of the quote (contract 1.75).
+    const { amount } = decoded.payment.accepted
+    const due = chargesUse(found.offer) ? offers.filter((offer) => isSame(offer) && offer.amount === amount) : []
+    const others = offers.filter((offer) => !isSame(offer))
+    const identified = await offering.identify(decoded.payment, [...due, found.offer, ...others])
     // Public clients give up on any status other than 202 and 504 (decision 66).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
@@ -200,7 +215,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
     if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
     // The payment cannot be verified, and only a fresh signature helps (contract 2.14).
-    if (paying.kind === 'rejected') return reject(paying.code, paying.reason)
+    if (paying.kind === 'rejected') return correct(offer, paying)
     const refusal = (reason: string) => refusalHeaders({ reason, network: offer.network, payer })
     if (paying.kind === 'refused' && paying.code) return reject(paying.code, paying.reason, refusal(paying.reason))
     if (paying.kind === 'replayed') {

@@ -4,6 +4,7 @@
  */
 import { type BindingStatus, type ExposedCall, isSpendable, judgeCap, type Settled } from './exposure.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
+import { isCumulative } from '../x402/offer.ts'
 import type {
   Authorization,
   Bucket,
@@ -299,12 +300,14 @@ export function decideClaim(
       ],
     }
   }
-  // A binding of this call that is not spendable is dead or paid: there is nothing left to send.
-  if (!offered || seen.bindings.some((binding) => binding.key === offered.key))
-    return { answer: { kind: 'nothing' }, writes: completion }
+  // A binding of this call that is not spendable is dead or paid: there is nothing left to send. A channel's key is of
+  // what was charged before: another payment, such as one with a new deposit, may follow a dead one.
+  const before = seen.bindings.find((binding) => binding.key === offered?.key)
+  const isOver = before && !(before.status === 'dead' && offered && isCumulative(offered.offer))
+  if (!offered || isOver) return { answer: { kind: 'nothing' }, writes: completion }
   if (seen.bound && !isFree(seen.bound, at.lostBy ?? at.now))
     return { answer: { kind: 'replayed', id: seen.bound.id }, writes: completion }
-  const position = 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
+  const position = before?.position ?? 1 + Math.max(-1, ...seen.bindings.map((binding) => binding.position))
   return {
     answer: { kind: 'yours', token, ...charge },
     writes: [

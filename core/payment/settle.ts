@@ -6,11 +6,12 @@ import { type ActiveCalls, takenBack } from './active_calls.ts'
 import type { PrepaidCalls } from './prepaid_calls.ts'
 import { type Meter, silent } from '../ports/meter.ts'
 import { parseAtomic, type Usdc } from '../x402/money.ts'
-import { chargesUse } from '../x402/offer.ts'
+import { chargesUse, isCumulative } from '../x402/offer.ts'
 import type {
   Authorization,
   Call,
   Chain,
+  Corrected,
   Log,
   Outcome,
   PaymentCode,
@@ -44,7 +45,7 @@ export type Paying =
   /** The authorization could not be settled. With a code, a new signature helps. */
   | { kind: 'refused'; reason: string; code?: PaymentCode }
   /** The new authorization of a poll did not verify. */
-  | { kind: 'rejected'; code: PaymentCode; reason: string }
+  | { kind: 'rejected'; code: PaymentCode; reason: string; corrected?: Corrected }
   /** The chain is temporarily unreachable; nothing was sent. */
   | { kind: 'unavailable'; reason: string }
   | { kind: 'unknown'; reason: string }
@@ -88,7 +89,8 @@ export async function settleCall(
   const drawn = completion && (await drawDown(context, call, { offered, completion, retainUntil }))
   if (drawn) return drawn
   const giveUpAt = clock.now() + timeouts.takenMs
-  let isVerified = offered.key === call.authorization
+  // Of a channel it may be another payment on the same base, such as one with a new deposit.
+  let isVerified = offered.key === call.authorization && (completion !== undefined || !isCumulative(offered.offer))
   let pause = 20
   for (;;) {
     const now = clock.now()
@@ -103,6 +105,12 @@ export async function settleCall(
     if (claim.kind === 'replayed') return claim
     if (claim.kind === 'nothing' && !isVerified) {
       const bad = await verify(context, call, offered)
+      // Another poll may settle it meanwhile, or have settled it.
+      const after = bad?.kind === 'rejected' ? await storage.getCall(call.id) : undefined
+      if (after?.receipt && after.paymentStatus === 'settled')
+        return { kind: 'settled', receipt: after.receipt, now: false }
+      if (after?.paymentStatus === 'settling')
+        return { kind: 'unknown', reason: 'another settlement of this call is under way' }
       if (bad) return bad
       isVerified = true
       continue
@@ -120,7 +128,7 @@ export async function settleCall(
     const spent = await spend(context, authorization, { stored, charge: claim.charge })
     const ending = { token: claim.token, authorization, spent, retainUntil, isDelivered, by }
     const paying = await record(context, call, ending)
-    if (paying === 'dead' && authorization.key !== offered.key) continue
+    if (paying === 'dead' && (authorization.key !== offered.key || !isVerified)) continue
     if (paying === 'dead')
       return spent.kind === 'dead'
         ? { ...spent, kind: 'refused' }
@@ -222,6 +230,7 @@ async function verify(
   meter.judged(verdict.kind === 'refused' ? verdict.code : verdict.kind)
   if (verdict.kind === 'valid') return undefined
   if (verdict.kind === 'unavailable') return verdict
+  if (verdict.corrected) return { ...verdict, kind: 'rejected' }
   const served = await storage.callOf(key, clock.now())
   return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
 }
@@ -247,7 +256,9 @@ async function spend(
     const isOver = !wasSent && authorization.expiresAt <= clock.now()
     if (wasSent || isOver) {
       const fate = await askFate(context, authorization, end)
-      if (isOver && (fate.kind === 'open' || fate.kind === 'unknown'))
+      // A deposit that has landed pays as long as its channel does.
+      const isUnconfirmed = fate.kind === 'unknown' || (fate.kind === 'open' && !isCumulative(offer))
+      if (isOver && isUnconfirmed)
         return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
       if (fate.kind !== 'open') return { ...fate, isUnsent: true }
     }

@@ -196,6 +196,23 @@ describe('claiming', () => {
     })
   })
 
+  test('of a channel, another payment may follow a dead one on the same base, in its place (contract 1.88)', () => {
+    const offered = { ...authorization('first'), offer: { scheme: 'batch-settlement' } as never }
+    const dead = binding({ status: 'dead' })
+    const { answer, writes } = decideClaim(
+      head(),
+      { bindings: [dead], offered, bound: undefined },
+      { now: T, until: T + 1 },
+    )
+    expect(answer).toEqual({ kind: 'yours', token: 1 })
+    expect(writes).toContainEqual({
+      kind: 'bind',
+      binding: { ...dead, status: 'sent', expiresAt: offered.expiresAt },
+      authorization: offered,
+    })
+    expect(claim(head(), [binding({ status: 'paid' })], offered)).toEqual({ kind: 'nothing' })
+  })
+
   test('marks as sent what may now be sent, and not what is over', () => {
     const marks = (expiresAt: number) =>
       decideClaim(

@@ -265,6 +265,8 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
       const used = await isUsed(channel.payer, deposit, signal)
       if (typeof used === 'object') return { kind: 'unknown', reason: used.reason }
       if (!used) {
+        if (endOf(deposit) <= now)
+          return { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
         if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
         const sent = await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now)
         if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
