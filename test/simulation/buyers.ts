@@ -1,7 +1,8 @@
 /** What buyers send to a process, and the rounds that a process makes by itself. */
 import type { Reply } from '../../core/http/reply.ts'
-import { pollUrl, requestOf } from './setup.ts'
-import { type Actor, ownerOf, type Process, type Signed, type World } from './world.ts'
+import { pollUrl, requestOf } from './products.ts'
+import { ownerOf, type Process } from './scheduler.ts'
+import type { Actor, Signed, World } from './world.ts'
 
 const NEVER = new AbortController().signal
 /** The address of all buyers: an order that is sent again is known by it. */

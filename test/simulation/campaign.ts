@@ -13,16 +13,36 @@ export type Plan = {
   readonly isFirst?: boolean
 }
 
-export type Campaign = { readonly runs: number; readonly ms: number; readonly found: readonly Run[] }
+/** `steps`: of all runs together. */
+export type Campaign<R = Run> = {
+  readonly runs: number
+  readonly steps: number
+  readonly ms: number
+  readonly found: readonly R[]
+}
+
+type AnyRun = { readonly steps: number; readonly violation: object | undefined }
 
 /** Between two looks at the event loop. */
 const TURN_MS = 250
 
-export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = false }: Plan): Promise<Campaign> {
+export function campaign(rule: Rule, plan: Plan): Promise<Campaign> {
+  return campaignOf(() => {
+    const on = setup(rule)
+    return (seed) => explore(on, seed)
+  }, plan)
+}
+
+/** `prepare` and what it returns are called where microtasks can be drained. */
+export async function campaignOf<R extends AnyRun>(
+  prepare: () => (seed: number) => R,
+  { seed, runs, skip = 0, isFirst = false }: Plan,
+): Promise<Campaign<R>> {
   const started = performance.now()
-  const on = await alone(() => setup(rule))
-  const found: Run[] = []
+  const explored = await alone(prepare)
+  const found: R[] = []
   let made = 0
+  let steps = 0
   while (made < runs && !(isFirst && found.length > 0)) {
     await alone(() => {
       for (
@@ -30,12 +50,13 @@ export async function campaign(rule: Rule, { seed, runs, skip = 0, isFirst = fal
         made < runs && performance.now() < end && !(isFirst && found.length > 0);
         made++
       ) {
-        const run = explore(on, seedOf(seed, skip + made))
+        const run = explored(seedOf(seed, skip + made))
+        steps += run.steps
         if (run.violation) found.push(run)
       }
     })
   }
-  return { runs: made, ms: performance.now() - started, found }
+  return { runs: made, steps, ms: performance.now() - started, found }
 }
 
 /** The same run again, with everything that happened. */
@@ -44,7 +65,7 @@ export function replay(rule: Rule, seed: number): Promise<Run> {
 }
 
 /** Does work in a macrotask of its own, where microtasks can be drained. */
-function alone<T>(work: () => T): Promise<T> {
+export function alone<T>(work: () => T): Promise<T> {
   return new Promise((resolve, reject) => {
     setImmediate(() => {
       try {

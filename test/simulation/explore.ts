@@ -7,7 +7,8 @@ import type { Violation } from './ledger.ts'
 import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
 import { isLive } from './products.ts'
 import type { Setup } from './setup.ts'
-import { createWorld, type Process, type Signed, type World } from './world.ts'
+import type { Process } from './scheduler.ts'
+import { createWorld, type Signed, type World } from './world.ts'
 
 export type Run = {
   readonly seed: number

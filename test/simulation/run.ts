@@ -3,11 +3,15 @@
  * about eight minutes on two cores of their own. `--replay SEED` tells one run; `--without "rule"` does either with
  * that rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away,
  * clocks that differ, a node that answers 429, wallets that take their money away, with chat and streams among what is
- * sold; `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
+ * sold; `--storage sqlite` or `postgres` does either on that storage. `--channels` plays the scheme
+ * `batch-settlement`: channels with deposits, withdrawals, claims and backups. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
-import { campaign, replay } from './campaign.ts'
+import { type Campaign, campaign, type Plan, replay } from './campaign.ts'
+import { LAWS as CHANNEL_LAWS } from './channels/ledger.ts'
+import { channelCampaign, channelReplay } from './channels/campaign.ts'
+import { CHANNELS, channelFlags } from './channels/rules.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
 import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
@@ -23,6 +27,7 @@ const { values } = parseArgs({
     without: { type: 'string' },
     rules: { type: 'boolean', default: false },
     harsh: { type: 'boolean', default: false },
+    channels: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
@@ -47,30 +52,34 @@ function on({ fresh }: Store, name: StoreName, rule: Rule): Rule {
   return { ...rule, storage: fresh }
 }
 
-function describe({ seed, steps, violation }: Run): string {
+type AnyRun = Pick<Run, 'seed' | 'steps'> & {
+  readonly violation: { readonly law: string; readonly text: string } | undefined
+}
+
+function describe({ seed, steps, violation }: AnyRun): string {
+  const laws: Readonly<Record<string, string>> = values.channels ? CHANNEL_LAWS : LAWS
   return violation
-    ? `seed ${seed}, ${steps} steps: ${LAWS[violation.law]}\n    ${violation.text}`
+    ? `seed ${seed}, ${steps} steps: ${laws[violation.law]}\n    ${violation.text}`
     : `seed ${seed}, ${steps} steps: every law holds`
 }
 
-async function tell(rule: Rule, seed: number): Promise<boolean> {
-  const run = await replay(rule, seed)
+function tell(run: AnyRun & Pick<Run, 'lines'>): boolean {
   console.log(run.lines.join('\n'))
   console.log(describe(run))
   return run.violation === undefined
 }
 
-async function explore(rule: Rule): Promise<boolean> {
+async function explore(name: string, made: (plan: Plan) => Promise<Campaign<AnyRun>>): Promise<boolean> {
   const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
   console.log(
-    `${runs} runs, seed ${seed}, ${values.without === undefined ? rule.name : `without: ${rule.name}`}, on ${values.storage}`,
+    `${runs} runs, seed ${seed}, ${values.without === undefined ? name : `without: ${name}`}, on ${values.storage}`,
   )
-  const { found, ms } = await campaign(rule, { seed, runs, skip })
-  console.log(`${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
+  const { found, steps, ms } = await made({ seed, runs, skip })
+  console.log(`${steps} steps, ${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
-  const harsh = values.harsh ? ' --harsh' : ''
+  const harsh = `${values.harsh ? ' --harsh' : ''}${values.channels ? ' --channels' : ''}`
   if (first)
     console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
   return found.length === 0
@@ -91,16 +100,27 @@ async function shared(workers: number): Promise<boolean> {
   return (await Promise.all(children.map(({ exited }) => exited))).every((code) => code === 0)
 }
 
+async function playChannels(): Promise<boolean> {
+  const rule = values.without === undefined ? CHANNELS : channelFlags.find((each) => each.name === values.without)
+  if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(values.without)}; --channels --rules lists them`)
+  return values.replay === undefined
+    ? await explore(rule.name, (plan) => channelCampaign(rule, plan))
+    : tell(await channelReplay(rule, Number(values.replay)))
+}
+
 async function main(): Promise<boolean> {
   const workers = Number(values.workers)
   if (workers > 1 && values.replay === undefined && !values.rules) return await shared(workers)
-  const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
-  if (values.rules) console.log(featureFlags.map((rule) => rule.name).join('\n'))
+  if (values.rules) console.log((values.channels ? channelFlags : featureFlags).map((rule) => rule.name).join('\n'))
   if (values.rules) return true
+  if (values.channels) return await playChannels()
+  const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
   const store = await openStore(name)
   try {
     const rule = on(store, name, built)
-    return values.replay === undefined ? await explore(rule) : await tell(rule, Number(values.replay))
+    return values.replay === undefined
+      ? await explore(rule.name, (plan) => campaign(rule, plan))
+      : tell(await replay(rule, Number(values.replay)))
   } finally {
     await store.close()
   }

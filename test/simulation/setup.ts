@@ -2,31 +2,26 @@
  * What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is
  * on.
  */
-import { drainMicrotasks } from 'bun:jsc'
-import { peek } from 'bun'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../../adapters/providers/scripted/chat.ts'
-import type { Reply } from '../../core/http/reply.ts'
 import { calls } from '../../core/products/site/call_poll.ts'
 import { chat } from '../../core/products/chat/completions.ts'
 import { images } from '../../core/products/images/generations.ts'
 import {
   type Gateway,
   gateway,
-  type Offer,
   type Timeouts,
   timeouts,
-  type ChatVendor,
   type Payment,
   type Ports,
   type Storage,
 } from '../../core/mod.ts'
 import type { Chain } from '../../core/ports/mod.ts'
-import { pollKey } from '../../core/call/poll_urls.ts'
+import { scheduledStorage, scheduledVendors, type StorageHooks } from './scheduled_ports.ts'
 import type { LawName } from './ledger.ts'
-import type { Product } from './products.ts'
-import { ownerOf, type Process, START, type World } from './world.ts'
+import { POLL_SECRET, type Product, productsOf } from './products.ts'
+import { ownerOf, type Process, START } from './scheduler.ts'
+import type { World } from './world.ts'
 
 /**
  * What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers
@@ -34,16 +29,7 @@ import { ownerOf, type Process, START, type World } from './world.ts'
  */
 const ENDPOINTS = [...images, ...calls]
 /** Chat remembers deadlines, so that its gateways are made anew for each run. */
-const ALL_ENDPOINTS = [...ENDPOINTS, ...chat]
-
-/** Signs poll URLs; in a database the key would be one more write that is asked for in every run. */
-const POLL_SECRET = '5e'.repeat(32)
-/** Where a buyer polls, as a reply would tell. */
-export const pollUrl = (id: string, path: string = POSTED): string =>
-  `${path}/${id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), id)}`
-
-export const POSTED = '/api/v1/images/generations'
-const COMPLETIONS = '/api/v1/chat/completions'
+export const ALL_ENDPOINTS = [...ENDPOINTS, ...chat]
 
 /**
  * A rule of the house, switched off by what stands behind a port, never inside core; or, with only a name, the house as
@@ -82,8 +68,6 @@ export type Setup = {
 }
 
 const MAX_PROCESSES = 6
-const PIXEL = 'data:image/png;base64,iVBORw0KGgo='
-const NEVER = new AbortController().signal
 
 export function setup(rule: Rule): Setup {
   const made: Setup = {
@@ -109,23 +93,7 @@ export function setup(rule: Rule): Setup {
       timeouts: made.timeouts,
     })
   const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
-  const picture = (model: string) => ({ path: POSTED, body: JSON.stringify({ model, prompt: 'a red fox' }) })
-  const answer = (stream: boolean) => ({
-    path: COMPLETIONS,
-    body: JSON.stringify({
-      model: 'vendor-h/chat-4',
-      messages: [{ role: 'user', content: 'Why?' }],
-      max_tokens: MAX_TOKENS,
-      stream,
-    }),
-  })
-  const pictures = [
-    productOf('fast', picture('vendor-a/image-1'), open(0)),
-    productOf('slow', picture('vendor-e/image-pro'), open(0)),
-  ]
-  const products = rule.isHarsh
-    ? [...pictures, productOf('talk', answer(false), open(0)), productOf('stream', answer(true), open(0))]
-    : pictures
+  const products = productsOf(open(0), { isHarsh: rule.isHarsh === true })
   Object.assign(made, { gateways: all(), products, refresh: () => void (made.gateways = all()) })
   made.world = undefined
   return made
@@ -139,33 +107,6 @@ function beforeAnyRun(): World {
   return { now: START, cash: memoryChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
 }
 
-/** A tenth of so many tokens is quoted: 0.0087 USDC. */
-const MAX_TOKENS = 64_000
-
-/** The offer is read off a real 402. */
-function productOf(name: Product['name'], { path, body }: Pick<Product, 'path' | 'body'>, gateway: Gateway): Product {
-  const pending = gateway.handle(requestOf('POST', path, { body }), { ip: '', gone: NEVER })
-  drainMicrotasks()
-  const reply = peek(pending) as Reply
-  const { accepts } = JSON.parse(String(reply.body)) as { accepts: [Offer] }
-  return { name, path, body, offer: accepts[0] }
-}
-
-/** As much of a Request as core reads; a real one brings streams, and streams bring the event loop. */
-export function requestOf(method: string, path: string, { body, header }: { body?: string; header?: string }): Request {
-  const headers = new Map<string, string>()
-  if (header !== undefined) headers.set('payment-signature', header)
-  if (body !== undefined) headers.set('content-type', 'application/json').set('content-length', String(body.length))
-  const read = { get: (name: string) => headers.get(name) ?? null, has: (name: string) => headers.has(name) }
-  return {
-    method,
-    url: `http://model.test${path}`,
-    headers: read,
-    body: body === undefined ? null : {},
-    text: async () => body ?? '',
-  } as unknown as Request
-}
-
 /**
  * Everything that a process asks goes through the world, which decides when it is done and when it is answered; the
  * books are kept on the way.
@@ -176,10 +117,6 @@ function portsOf(index: number, world: () => World): Ports {
     if (!found) throw new Error(`process ${index} does not run`)
     return found
   }
-  const store = <T>(label: string, run: (storage: Storage, world: World) => Promise<T>): Promise<T> => {
-    const here = world()
-    return here.ask(process(), { label, isStorage: true, run: () => run(here.storage, here) })
-  }
   const node = <T>(label: string, payment: Payment, run: (chain: Chain) => Promise<T>): Promise<T> => {
     const here = world()
     return here.ask(process(), {
@@ -189,51 +126,19 @@ function portsOf(index: number, world: () => World): Ports {
     })
   }
 
-  const storage: Storage = {
-    recordPaid: (...args) => store('recordPaid', (inner) => inner.recordPaid(...args)),
-    openCall: (call, authorization, at) =>
-      store('openCall', async (inner, { ledgerRows }) =>
-        ledgerRows.opened(await inner.openCall(call, authorization, at), authorization, at),
-      ),
-    getCall: (id) => store('getCall', (inner) => inner.getCall(id)),
-    callOf: (key, now) => store('callOf', (inner) => inner.callOf(key, now)),
-    moveCall: (id, from, patch) =>
-      store(`moveCall ${patch.workStatus ?? ''}`, (inner) => inner.moveCall(id, from, patch)),
-    renew: (workerId, ids, until) => store('renew', (inner) => inner.renew(workerId, ids, until)),
-    lostCalls: (now, limit) => store('lostCalls', (inner) => inner.lostCalls(now, limit)),
-    unfinishedCalls: (workerId, at) => store('unfinishedCalls', (inner) => inner.unfinishedCalls(workerId, at)),
-    claimSettlement(id, offered, at) {
+  const hooks: StorageHooks = {
+    opened: (...of) => world().ledgerRows.opened(...of),
+    claiming(id) {
       const { ledgerRows, active } = world()
       ledgerRows.claiming(active, id)
-      return store('claimSettlement', async (inner) =>
-        ledgerRows.claimed(await inner.claimSettlement(id, offered, at), { id, offered, at }),
-      )
     },
-    finishSettlement: (id, token, outcome, at) =>
-      store(`finishSettlement ${outcome.kind}`, async (inner, { ledgerRows }) =>
-        ledgerRows.finished(await inner.finishSettlement(id, token, outcome, at), id, outcome),
-      ),
-    unsettled: (...args) => store('unsettled', (inner) => inner.unsettled(...args)),
-    spendByModel: (payer, since) => store('spendByModel', (inner) => inner.spendByModel(payer, since)),
-    listCalls: (at) => store('listCalls', (inner) => inner.listCalls(at)),
-    listSettled: (at) => store('listSettled', (inner) => inner.listSettled(at)),
-    findCalls: (name, limit) => store('findCalls', (inner) => inner.findCalls(name, limit)),
-    listAuthorizations: (call) => store('listAuthorizations', (inner) => inner.listAuthorizations(call)),
-    callTotals: (query) => store('callTotals', (inner) => inner.callTotals(query)),
-    buyersByDay: (query) => store('buyersByDay', (inner) => inner.buyersByDay(query)),
-    listOpen: (limit) => store('listOpen', (inner) => inner.listOpen(limit)),
-    lease: (name, workerId, at) => store('lease', (inner) => inner.lease(name, workerId, at)),
-    hit: (bucket, take, now) => store('hit', (inner) => inner.hit(bucket, take, now)),
-    putRecord: (...args) => store('putRecord', (inner) => inner.putRecord(...args)),
-    getRecord: (...args) => store('getRecord', (inner) => inner.getRecord(...args)),
-    moveRecord: (...args) => store('moveRecord', (inner) => inner.moveRecord(...args)),
-    listRecords: (...args) => store('listRecords', (inner) => inner.listRecords(...args)),
-    prune: (now) => store('prune', (inner) => inner.prune(now)),
-    ledgerRows: (...args) => store('ledgerRows', (inner) => inner.ledgerRows(...args)),
-    archiveCalls: (...args) => store('archiveCalls', (inner) => inner.archiveCalls(...args)),
-    pruneLedger: (...args) => store('pruneLedger', (inner) => inner.pruneLedger(...args)),
-    close: async () => {},
+    claimed: (...of) => world().ledgerRows.claimed(...of),
+    finished: (...of) => world().ledgerRows.finished(...of),
   }
+  const storage = scheduledStorage((label, run) => {
+    const here = world()
+    return here.ask(process(), { label, isStorage: true, run: () => run(here.storage) })
+  }, hooks)
 
   const chain: Chain = {
     terms: (now) => world().cash.terms(now),
@@ -249,48 +154,15 @@ function portsOf(index: number, world: () => World): Ports {
     fate: (payment, offer, at) => node('fate', payment, (inner) => inner.fate(payment, offer, at)),
   }
 
-  const generate = () => {
-    const { ask, fails } = world()
-    const run = async () => {
-      if (fails()) throw new Error('the vendor is out of paint')
-      return [{ url: PIXEL }]
-    }
-    return ask(process(), { label: 'vendor', isStorage: false, run })
-  }
-
-  /** Each answer has a number of its own, and comes in pieces where a stream is asked for. */
-  const talker: ChatVendor = {
-    format: 'chat',
-    async ask({ stream }) {
-      const work = world().ledgerRows.newWork()
-      const failing = async () => {
-        if (world().fails()) throw new Error('the model is lost for words')
-      }
-      await world().ask(process(), { label: 'model', isStorage: false, run: failing })
-      if (!stream) return wholeAnswer({ content: `end-of-work-${work}` })
-      const pieces = [
-        chunk({ content: 'Well' }),
-        chunk({ content: ', you see, ' }),
-        chunk({ content: `end-of-work-${work}` }, { finish: 'stop' }),
-        usageChunk(),
-        DONE,
-      ]
-      const answer = streamAnswer(pieces, {
-        gate: () => world().ask(process(), { label: 'piece', isStorage: false, run: async () => {} }),
-      })
-      return answer
-    },
-  }
-
   return {
     storage,
     chain,
     objects: { put: async () => {}, get: async () => undefined, delete: async () => {} },
-    vendors: {
-      images: () => ({ generate }),
-      chat: () => talker,
-      media: () => Promise.reject(new Error('there is no media host')),
-    },
+    vendors: scheduledVendors({
+      ask: (label, run) => world().ask(process(), { label, isStorage: false, run }),
+      fails: () => world().fails(),
+      newWork: () => world().ledgerRows.newWork(),
+    }),
     clock: {
       now: () => world().now + (world().processes[index]?.skewMs ?? 0),
       wait: (ms, signal) => world().wait(ms, signal),

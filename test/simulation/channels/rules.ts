@@ -1,0 +1,242 @@
+/** Rules of channels, each switched off by what stands behind a port: the model must miss every one. */
+import { decodeFunctionData, encodeFunctionData } from 'viem'
+import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
+import { batchSettlementAbi as abi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import type { Rpc } from '../../../adapters/chains/json_rpc.ts'
+import type { Reads } from '../../../adapters/chains/evm/reads.ts'
+import type { Relayer } from '../../../adapters/chains/evm/relayer.ts'
+import type { Storage, Timeouts } from '../../../core/mod.ts'
+import type { Chain, StoredRecord } from '../../../core/ports/mod.ts'
+import type { Hex } from '../../../adapters/chains/hex.ts'
+import type { Json } from '../../../core/lib/json.ts'
+import type { LawName } from './ledger.ts'
+import { CHANNELS_VIEW, claimRowsOf, digests, lowered, WITHDRAWALS_VIEW } from './contract.ts'
+import { AUTHORIZER } from './keys.ts'
+
+/** What the adapter of channels stands on. */
+export type Backing = {
+  readonly rpc: Pick<Rpc, 'request'>
+  readonly reads: Pick<Reads, 'view'>
+  readonly relayer: Pick<Relayer, 'send'>
+  readonly storage: Storage
+}
+
+export type ChannelRule = {
+  readonly name: string
+  readonly timeouts?: Partial<Timeouts>
+  readonly backing?: (backing: Backing) => Backing
+  readonly chain?: (chain: Chain) => Chain
+  /** The laws that are judged; all of them unless told. */
+  readonly breaks?: readonly LawName[]
+  /** A campaign whose first runs miss it. */
+  readonly seed?: number
+}
+
+export const CHANNELS: ChannelRule = { name: 'channels, as built' }
+
+export const channelFlags: readonly ChannelRule[] = [
+  {
+    name: 'a record changes only from what was read',
+    breaks: ['monotone', 'oneCharge', 'trueLedger'],
+    seed: 7,
+    backing: ({ storage, ...rest }) => ({
+      ...rest,
+      storage: {
+        ...storage,
+        async moveRecord(record, from, now) {
+          const stored = await storage.getRecord(record.kind, record.id, now)
+          return await storage.moveRecord(record, stored && record.kind === 'channel' ? stored.data : from, now)
+        },
+      },
+    }),
+  },
+  {
+    name: 'the signature of the last voucher is kept',
+    breaks: ['order'],
+    backing: (backing) => withRecords(backing, { written: (data) => ({ ...data, ceiling: `${data.ceiling}0` }) }),
+  },
+  {
+    name: 'what was charged is claimed, and not what was signed',
+    breaks: ['neverOverclaimed'],
+    backing: ({ relayer, ...rest }) => ({ ...rest, relayer: { send: (call, now) => relayer.send(greedy(call), now) } }),
+  },
+  {
+    name: 'everything that is due is claimed',
+    breaks: ['sellerIsPaid'],
+    backing: (backing) => withRecords(backing, { listed: () => [] }),
+  },
+  {
+    name: 'the balance of a channel is what the chain says',
+    breaks: ['covered'],
+    backing: (backing) => withView(backing, CHANNELS_VIEW, (data) => `0x${'f'.padStart(60, '0')}ffff${data.slice(66)}`),
+  },
+  {
+    name: 'a refund leaves what was charged',
+    breaks: ['refundLeavesDue'],
+    backing: ({ relayer, ...rest }) => ({
+      ...rest,
+      relayer: { send: (call, now) => relayer.send(withoutClaim(call), now) },
+    }),
+  },
+  {
+    name: 'a withdrawal is looked for',
+    breaks: ['withdrawalSeen'],
+    backing: (backing) => withView(backing, WITHDRAWALS_VIEW, () => `0x${'0'.repeat(128)}`),
+  },
+  {
+    name: 'nothing is charged, and no deposit sent, before there is a result',
+    breaks: ['depositHasResult', 'chargeHasResult'],
+    chain: (chain) => ({
+      ...chain,
+      async verify(payment, offer, at) {
+        const verdict = await chain.verify(payment, offer, at)
+        if (verdict.kind === 'valid') await chain.settle(payment, offer, at)
+        return verdict
+      },
+    }),
+  },
+  {
+    name: 'what is told to be charged is charged',
+    breaks: ['resultHasCharge'],
+    chain: ({ drawDown: _, ...chain }) => ({
+      ...chain,
+      async settle(_payment, { network, amount }) {
+        return { kind: 'settled', receipt: { transaction: '', network, payer: '', amount } }
+      },
+    }),
+  },
+  {
+    name: 'a receipt says what was charged',
+    breaks: ['resultHasCharge', 'trueLedger'],
+    chain: ({ drawDown: _, ...chain }) => ({
+      ...chain,
+      async settle(payment, offer, at) {
+        const settlement = await chain.settle(payment, offer, at)
+        if (settlement.kind !== 'settled') return settlement
+        return { ...settlement, receipt: { ...settlement.receipt, amount: offer.amount } }
+      },
+    }),
+  },
+  {
+    name: 'what was charged is known to be paid',
+    breaks: ['noSecondSignature', 'trueLedger', 'oneCharge'],
+    chain: ({ drawDown: _, ...chain }) => ({
+      ...chain,
+      async settle(payment, offer, at) {
+        const settlement = await chain.settle(payment, offer, at)
+        return settlement.kind === 'settled' ? { kind: 'refused', reason: 'it is text not to be' } : settlement
+      },
+      fate: async () => ({ kind: 'dead' }),
+    }),
+  },
+  {
+    name: 'a buyer that is out of step is corrected',
+    breaks: ['nothingStuck'],
+    chain: (chain) => ({
+      ...chain,
+      async verify(payment, offer, at) {
+        const verdict = await chain.verify(payment, offer, at)
+        if (verdict.kind !== 'refused') return verdict
+        const { kind, code, reason } = verdict
+        return { kind, code, reason }
+      },
+    }),
+  },
+  {
+    name: 'answers are charged',
+    breaks: ['nothingGiven'],
+    chain: ({ drawDown: _, ...chain }) => ({
+      ...chain,
+      settle: async () => ({ kind: 'unavailable', reason: 'nobody settles' }),
+      fate: async () => ({ kind: 'open' }),
+    }),
+  },
+  {
+    name: 'only the wallet that ordered collects',
+    breaks: ['onlyThePayer'],
+    chain: (chain) => ({
+      ...chain,
+      async identify(payment, offer, at) {
+        const identity = await chain.identify(payment, offer, at)
+        return identity.kind === 'known' ? { ...identity, payer: '0xeverybody' } : identity
+      },
+    }),
+  },
+  {
+    name: 'the storage answers',
+    breaks: ['noSurprise'],
+    backing: ({ storage, ...rest }) => ({
+      ...rest,
+      storage: { ...storage, callOf: () => Promise.reject(new Error('no such table')) },
+    }),
+  },
+]
+
+type Data = Readonly<Record<string, unknown>>
+
+/** Changes channels where they are written, or where they are listed. */
+function withRecords(
+  { storage, ...rest }: Backing,
+  { written = (data) => data, listed = (data) => [data] }: { written?(data: Data): Data; listed?(data: Data): Data[] },
+): Backing {
+  const isChannel = ({ kind }: Pick<StoredRecord, 'kind'>) => kind === 'channel'
+  const dataOf = ({ data }: StoredRecord) => (data as { data: Data }).data
+  const put = (record: StoredRecord, data: Data): StoredRecord => ({ ...record, data: { version: 1, data } as Json })
+  const changed = (record: StoredRecord) => (isChannel(record) ? put(record, written(dataOf(record))) : record)
+  return {
+    ...rest,
+    storage: {
+      ...storage,
+      putRecord: (record, now) => storage.putRecord(changed(record), now),
+      moveRecord: (record, from, now) => storage.moveRecord(changed(record), from, now),
+      async listRecords(...of) {
+        const records = await storage.listRecords(...of)
+        return records.flatMap((record) =>
+          isChannel(record) ? listed(dataOf(record)).map((data) => put(record, data)) : [record],
+        )
+      },
+    },
+  }
+}
+
+/** A refund of everything, which brings in nothing that is due. */
+function withoutClaim<C extends ContractCall>(call: C): C {
+  const { functionName, args } = decodeFunctionData({ abi, data: call.data })
+  if (functionName !== 'multicall') return call
+  const parts = args[0].map((data) => decodeFunctionData({ abi, data }))
+  const refund = parts.find((part) => part.functionName === 'refundWithSignature')
+  if (refund?.functionName !== 'refundWithSignature') return call
+  const [config, , nonce] = refund.args
+  const amount = 10n ** 12n
+  const signature = AUTHORIZER.sign(digests.refund(digests.channelId(lowered(config)), { nonce, amount }))
+  return {
+    ...call,
+    data: encodeFunctionData({ abi, functionName: 'refundWithSignature', args: [config, amount, nonce, signature] }),
+  }
+}
+
+/** A claim of everything that was signed, in place of what was charged. */
+function greedy<C extends ContractCall>(call: C): C {
+  const { functionName, args } = decodeFunctionData({ abi, data: call.data })
+  if (functionName !== 'claimWithSignature') return call
+  const rows = args[0].map((row) => ({ ...row, totalClaimed: row.voucher.maxClaimableAmount }))
+  const signature = AUTHORIZER.sign(digests.claims(claimRowsOf(rows)))
+  return { ...call, data: encodeFunctionData({ abi, functionName, args: [rows, signature] }) }
+}
+
+/** Changes what a view of the contract answers. */
+function withView({ reads, ...rest }: Backing, selector: string, changed: (data: Hex) => Hex): Backing {
+  return {
+    ...rest,
+    reads: {
+      async view(calls, at) {
+        const seen = await reads.view(calls, at)
+        if (seen.kind === 'failure') return seen
+        const results = seen.results.map(({ ok, data }, index) =>
+          calls[index]?.data.startsWith(selector) ? { ok, data: changed(data) } : { ok, data },
+        )
+        return { ...seen, results }
+      },
+    },
+  }
+}

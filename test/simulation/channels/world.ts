@@ -1,0 +1,477 @@
+/** The world of one run with channels: the contract, the buyers' clients, and processes with the real adapter. */
+import { peek } from 'bun'
+import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
+import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
+import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
+import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
+import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
+import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
+import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
+import type { Reads, ViewResult } from '../../../adapters/chains/evm/reads.ts'
+import type { SendResult } from '../../../adapters/chains/evm/relayer.ts'
+import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
+import { type Hex, hexOf, lower, word } from '../../../adapters/chains/hex.ts'
+import { type Answer, failure, type RpcFailure } from '../../../adapters/chains/json_rpc.ts'
+import { type Gateway, gateway, type Payment, type Ports, type Storage, timeouts } from '../../../core/mod.ts'
+import type { Call, Chain } from '../../../core/ports/mod.ts'
+import type { Endpoint } from '../../../core/endpoint/mod.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import { scheduledStorage, scheduledVendors } from '../scheduled_ports.ts'
+import { chance } from '../chance.ts'
+import { POLL_SECRET, type Product } from '../products.ts'
+import {
+  type Actor as AnyActor,
+  createScheduler,
+  ownerOf,
+  type Process as AnyProcess,
+  type Scheduler,
+} from '../scheduler.ts'
+import { ALL_ENDPOINTS } from '../setup.ts'
+import { type ChannelLedger, channelLedger } from './ledger.ts'
+import { CHAIN_ID, type Contract, createContract, depositDigest, digests } from './contract.ts'
+import { type Journal, journal } from './journal.ts'
+import { AUTHORIZER, type Signer, signerOf } from './keys.ts'
+import type { Backing, ChannelRule } from './rules.ts'
+import { ASSET, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
+
+const MAX_PROCESSES = 6
+
+/** One channel of a buyer, and what its client believes. */
+export type Client = {
+  readonly name: string
+  readonly buyer: string
+  /** Signs deposits; its address is the payer. */
+  readonly wallet: Signer
+  /** Signs vouchers. */
+  readonly voucher: Signer
+  readonly config: ChannelConfig
+  readonly id: Hex
+  charged: bigint
+  balance: bigint
+}
+
+/** `body`: as a payload has it. `call`: the transaction, which anybody may send. */
+export type SignedDeposit = { readonly amount: bigint; readonly body: object; readonly call: ContractCall }
+
+/** A payment: a voucher, with a deposit where there is one. */
+export type Signed = {
+  readonly name: string
+  /** Of the channel and its base. */
+  readonly key: string
+  readonly client: Client
+  readonly product: Product
+  readonly payment: Payment
+  readonly header: string
+  readonly base: bigint
+  readonly ceiling: bigint
+  readonly deposit: SignedDeposit | undefined
+  /** It buys nothing, and asks for what is left. */
+  readonly isRefund: boolean
+  isPresented: boolean
+}
+
+export type Actor = AnyActor<Signed>
+export type Process = AnyProcess & { readonly claims: Claims; isClaiming: boolean }
+type Claims = ReturnType<typeof channelClaims>
+
+export type World = Omit<Scheduler<Signed>, 'crash' | 'processes'> & Parts
+
+type Parts = {
+  readonly processes: Process[]
+  readonly rule: ChannelRule
+  readonly products: readonly Product[]
+  readonly contract: Contract
+  readonly ledger: ChannelLedger
+  readonly clients: readonly Client[]
+  readonly signed: Signed[]
+  readonly isSingle: boolean
+  /** The storage fails now and then. */
+  isFlaky: boolean
+  /** Processes crash, and storage may come back from a backup: what was being answered may be given away. */
+  readonly isRough: boolean
+  readonly claimAbove: bigint
+  /** Broadcast, not mined, not forgotten. */
+  readonly mempool: ContractCall[]
+  journal: Journal
+  backup: number
+  isDown: boolean
+  lagBlocks: number
+  crash(process: Process): void
+  boot(): Process
+  canBoot(): boolean
+  pass(ms: number): void
+  restore(): void
+  /** The key of a base of a channel, as the adapter names it. */
+  keyOf(channelId: Hex, base: bigint): string
+  /** `amount`: another price than that of the product. */
+  sign(
+    client: Client,
+    product: Product,
+    payment: { readonly base: bigint; readonly deposit?: SignedDeposit | undefined; readonly amount?: bigint },
+  ): Signed
+  signRefund(client: Client, amount?: bigint): Signed
+  signDeposit(client: Client, deposit: { readonly amount: bigint; readonly lifeSeconds: number }): SignedDeposit
+  byHeader(header: string): Signed | undefined
+  fails(): boolean
+  charge(): bigint
+}
+
+/** As much of a world as a quote needs. */
+export function quotingGateway(rule: ChannelRule): Gateway {
+  const { chain } = chainOf({
+    rpc: { request: async () => failure('no node') },
+    reads: { view: async () => failure('no node') },
+    relayer: { send: async () => ({ kind: 'rejected', reason: 'no node' }) },
+    storage: journal().storage,
+  })
+  return gatewayOf({ chain, storage: journal().storage, index: 0, rule }, () => undefined)
+}
+
+const terms = {
+  network: NETWORK,
+  chainId: CHAIN_ID,
+  asset: ASSET,
+  payTo: PAY_TO,
+  domain: { name: 'USDC', version: '2' },
+  authorizer: AUTHORIZER.address,
+  withdrawDelay: WITHDRAW_DELAY,
+  minDeposit: MIN_DEPOSIT,
+  lagSeconds: LAG_SECONDS,
+} as const
+
+const authorizing = {
+  address: AUTHORIZER.address,
+  sign: async ({ hash }: { readonly hash: Hex }) => AUTHORIZER.sign(hash),
+}
+
+function chainOf({ rpc, reads, relayer, storage }: Backing) {
+  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing }
+  const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
+  const channels = evmChannels({ ...shared, refunds }, terms)
+  const chain: Chain = {
+    terms: () => [channels.terms],
+    identify: channels.identify,
+    verify: channels.verify,
+    settle: channels.settle,
+    drawDown: channels.drawDown,
+    fate: channels.fate,
+    refund: channels.refund,
+  }
+  return { chain, ofClaims: { ...shared, refunds } }
+}
+
+/** What the gateway needs of its world; absent while it only quotes. */
+function gatewayOf(
+  { chain, storage, index, rule }: { chain: Chain; storage: Storage; index: number; rule: ChannelRule },
+  world: () => World | undefined,
+): Gateway {
+  const here = (): World => {
+    const found = world()
+    if (!found) throw new Error('there is no world')
+    return found
+  }
+  const process = (): Process => here().processes[index] as Process
+  const ports: Ports = {
+    storage,
+    chain,
+    objects: { put: async () => {}, get: async () => undefined, delete: async () => {} },
+    vendors: scheduledVendors({
+      ask: (label, run) => here().ask(process(), { label, isStorage: false, run }),
+      fails: () => here().fails(),
+      newWork: () => here().ledger.newWork(),
+    }),
+    clock: {
+      now: () => (world()?.now ?? 0) + (world()?.processes[index]?.skewMs ?? 0),
+      wait: (ms, signal) => world()?.wait(ms, signal) ?? new Promise(() => {}),
+    },
+    log: { info() {}, warn() {}, alert: (message, fields) => world()?.ledger.alerted(message, fields) },
+    random: (bytes) => world()?.ledger.random(bytes) ?? new Uint8Array(bytes),
+    countTokens: async (text) => text.length,
+    background(work) {
+      const { ledger } = here()
+      work.catch((error: Error) => ledger.alerted('background work failed', { error: error.message }))
+    },
+  }
+  const endpoints = ALL_ENDPOINTS.map((endpoint) =>
+    'cost' in endpoint ? { ...endpoint, cost: async () => usdc(here().charge()) } : endpoint,
+  ) as readonly Endpoint[]
+  return gateway({
+    ports,
+    endpoints,
+    label: 'model',
+    pollKeys: [POLL_SECRET],
+    workerId: ownerOf(index),
+    timeouts: { ...timeouts, ...rule.timeouts },
+  })
+}
+
+/** Two buyers, or three channels of two buyers. Bob's vouchers have a key of their own. */
+function clientsOf(isThree: boolean): readonly Client[] {
+  const clients = [clientOf('alice', 1n), clientOf('bob', 1n)]
+  return isThree ? [...clients, clientOf('alice', 2n)] : clients
+}
+
+function clientOf(buyer: string, salt: bigint): Client {
+  const wallet = signerOf(buyer)
+  const voucher = buyer === 'bob' ? signerOf('the vouchers of bob') : wallet
+  const config: ChannelConfig = {
+    payer: wallet.address,
+    payerAuthorizer: voucher.address,
+    receiver: lower(PAY_TO),
+    receiverAuthorizer: AUTHORIZER.address,
+    token: lower(ASSET),
+    withdrawDelay: WITHDRAW_DELAY,
+    salt: `0x${word(salt)}`,
+  }
+  const id = digests.channelId(config)
+  return { name: `${buyer[0]}${salt}`, buyer, wallet, voucher, config, id, charged: 0n, balance: 0n }
+}
+
+export type WorldOptions = { readonly products: readonly Product[]; readonly isTraced: boolean }
+
+export function createWorld(rule: ChannelRule, seed: number, { products, isTraced }: WorldOptions): World {
+  const dice = chance(seed)
+  const contract = createContract()
+  const scheduler = createScheduler<Signed>(dice, {
+    isTraced,
+    writes: /^(openCall|recordPaid|moveCall|claim|finish|putRecord|moveRecord|send)/,
+    replied: (actor, reply) => world.ledger.replied(actor, reply),
+    failed: (actor, error) => world.ledger.failed(actor, error),
+  })
+  const often = (...shares: readonly number[]) => dice.pick(shares)
+  const climate = {
+    vendorFailures: often(0, 0, 0.1, 0.4),
+    rejected: often(0, 0.1),
+    landed: often(0, 0, 0.2),
+    late: often(0, 0, 0.2),
+    dropped: often(0, 0, 0.2),
+    twins: often(0, 0, 0.1),
+  }
+  const byHeader = new Map<string, Signed>()
+  const prefixes = new Map<Hex, string>()
+  let salts = 0
+
+  /** A node that a process reads: behind at times, and never again behind what it has shown by much. */
+  function nodeOf(process: () => Process): Pick<Backing, 'reads' | 'rpc'> {
+    let newest = 0
+    const scheduled = <T>(label: string, run: () => T) =>
+      world.ask(process(), { label, isStorage: false, run: async () => run() })
+    return {
+      reads: {
+        view: (calls, at) => scheduled(`view ${calls.length === 1 ? 'one' : calls.length}`, () => viewed(calls, at)),
+      },
+      rpc: { request: (method, params) => scheduled(method, () => answered(method, params)) },
+    }
+
+    function answered(method: string, [filter]: readonly unknown[]): Answer {
+      if (world.isDown) return failure('the node does not answer')
+      const { number } = contract.at(world.lagBlocks)
+      if (method === 'eth_blockNumber') return { kind: 'result', value: hexOf(BigInt(number)) }
+      const { topics, fromBlock } = filter as { readonly topics: readonly [Hex, Hex]; readonly fromBlock: string }
+      const from = fromBlock === 'latest' ? number : Number(fromBlock)
+      const found = contract.refunds(topics[1], { from, to: number })
+      return { kind: 'result', value: found }
+    }
+
+    function viewed(calls: Parameters<Reads['view']>[0], at: Parameters<Reads['view']>[1]): ViewResult | RpcFailure {
+      if (world.isDown || world.lagBlocks > 0) world.ledger.spoil()
+      if (world.isDown || at.signal?.aborted) return failure('the node does not answer')
+      const block = contract.at(world.lagBlocks)
+      const time = Math.floor(block.time / 1000)
+      if (time + at.lagSeconds < newest) return failure('the node is behind a block it has already shown')
+      newest = Math.max(newest, time)
+      return { kind: 'seen', time, block: block.number, results: calls.map((call) => contract.call(call, block)) }
+    }
+  }
+
+  function mined(call: ContractCall, hasOtherNonces: boolean): SendResult {
+    const { hash, isSuccess, block, logs } = world.ledger.mined('gateway', call)
+    const receipt = { transactionHash: hash, block, success: isSuccess, logs }
+    return { kind: 'mined', receipt, hasOtherNonces }
+  }
+
+  function send(call: ContractCall): SendResult {
+    const drawn = world.isCalm ? 1 : dice.next()
+    const { rejected, landed, late, dropped, twins } = climate
+    if (world.isDown || drawn < rejected + landed + late + dropped) world.ledger.spoil()
+    if (world.isDown) return { kind: 'rejected', reason: 'the node does not answer' }
+    if (drawn < rejected) return { kind: 'rejected', reason: 'the node refuses' }
+    world.ledger.sending(world.active, call)
+    if (drawn < rejected + landed) {
+      mined(call, false)
+      return { kind: 'lost', reason: 'another transaction took its nonce' }
+    }
+    if (drawn < rejected + landed + late + dropped) {
+      if (drawn < rejected + landed + late) world.mempool.push(call)
+      return { kind: 'lost', reason: 'another transaction took its nonce' }
+    }
+    const isTwin = drawn < rejected + landed + late + dropped + twins
+    if (isTwin) world.mempool.push(call)
+    return mined(call, isTwin)
+  }
+
+  function open(index: number): Pick<Process, 'gateway' | 'claims'> {
+    const process = () => world.processes[index] as Process
+    const storage = scheduledStorage(
+      (label, run) => world.ask(process(), { label, isStorage: true, run: () => run(world.journal.storage) }),
+      world.ledger.hooks,
+      { isShared: !world.isSingle },
+    )
+    const relayer: Backing['relayer'] = {
+      send: (call) => world.ask(process(), { label: 'send', isStorage: false, run: async () => send(call) }),
+    }
+    const backing: Backing = { ...nodeOf(process), relayer, storage }
+    const behind = rule.backing?.(backing) ?? backing
+    const { chain, ofClaims } = chainOf(behind)
+    const takeLease = async (name: string, at: { now: number; until: number }) => {
+      const isOurs = await storage.lease(name, ownerOf(index), at)
+      if (isOurs) world.ledger.roundBegins(process())
+      return isOurs
+    }
+    const claims = channelClaims(ofClaims, {
+      network: NETWORK,
+      asset: ASSET,
+      payTo: PAY_TO,
+      lagSeconds: LAG_SECONDS,
+      withdrawDelay: WITHDRAW_DELAY,
+      claimAbove: world.claimAbove,
+      takeLease,
+      alert: (message, fields) => world.ledger.alerted(message, fields),
+    })
+    const judged = rule.chain ? rule.chain(chain) : chain
+    return { gateway: gatewayOf({ chain: judged, storage: behind.storage, index, rule }, () => world), claims }
+  }
+
+  function store(made: Omit<Signed, 'isPresented'>): Signed {
+    const signed = { ...made, isPresented: false }
+    world.signed.push(signed)
+    byHeader.set(signed.header, signed)
+    return signed
+  }
+
+  const crash = scheduler.crash
+  const parts: Parts = {
+    processes: scheduler.processes as Process[],
+    rule,
+    products,
+    contract,
+    ledger: undefined as unknown as ChannelLedger,
+    clients: clientsOf(dice.isLucky(0.5)),
+    signed: [],
+    isSingle: dice.isLucky(0.3),
+    isFlaky: scheduler.lost > 0,
+    isRough: dice.isLucky(0.5),
+    claimAbove: dice.pick([1n, 10_000n, 1_000_000n]),
+    mempool: [],
+    journal: journal(),
+    backup: 0,
+    isDown: false,
+    lagBlocks: 0,
+
+    fails: () => !world.isCalm && dice.isLucky(climate.vendorFailures),
+    charge: () => dice.pick([0n, 0n, 1n, 700n, 2_000n, 8_700n, 1_000_000n]),
+    crash: (process) => crash(process, { isSingle: world.isSingle }),
+    canBoot: () => world.processes.length < MAX_PROCESSES,
+
+    boot() {
+      const index = world.processes.length
+      const flags = { isAlive: true, isMaintaining: false, isClaiming: false, isFrozen: false, skewMs: 0 }
+      const process: Process = { index, ...open(index), ...flags }
+      world.processes.push(process)
+      world.say(() => `${ownerOf(index)} starts`)
+      if (!world.isSingle || index === 0) return process
+      const wasCalm = world.isCalm
+      world.isCalm = true
+      world.start(
+        { name: `${ownerOf(index)} takes over`, kind: 'start', process },
+        async () => void (await process.gateway.takeOver()),
+      )
+      world.isCalm = wasCalm
+      return process
+    },
+
+    pass(ms) {
+      world.now += ms
+      contract.advance(world.now)
+      world.say(() => `${ms / 1000} s pass`)
+      if (world.isStorageAway) return
+      const { storage } = world.journal
+      for (const { index, isAlive, isFrozen, skewMs } of world.processes) {
+        if (!isAlive || isFrozen || dice.isLucky(0.25)) continue
+        const lost = peek(storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]
+        const own = lost.filter(({ workerId }) => workerId === ownerOf(index)).map(({ id }) => id)
+        if (own.length > 0) peek(storage.renew(ownerOf(index), own, world.now + skewMs + timeouts.workLeaseMs))
+      }
+    },
+
+    /** Every process dies, and those that start next have the storage of the backup. */
+    restore() {
+      world.say(() => `the storage is restored from its backup of ${world.backup} writes`)
+      for (const process of world.processes) if (process.isAlive) crash(process, { isSingle: true })
+      world.journal = world.journal.restored(world.backup)
+      world.ledger.restored()
+    },
+
+    keyOf: (channelId, base) => `${prefixes.get(channelId)}${base}`,
+
+    sign(client, product, { base, deposit, amount = BigInt(product.offer.amount) }) {
+      const offer = { ...product.offer, amount: String(amount) }
+      const ceiling = base + BigInt(offer.amount)
+      const signature = client.voucher.sign(digests.voucher(client.id, ceiling))
+      const voucher = { channelId: client.id, maxClaimableAmount: String(ceiling), signature }
+      const common = { channelConfig: client.config, voucher }
+      const payload = deposit ? { type: 'deposit', ...common, deposit: deposit.body } : { type: 'voucher', ...common }
+      const payment: Payment = { x402Version: 2, accepted: offer, payload }
+      const parsed = parseChanneled(payment, offer, digests)
+      if (parsed.kind === 'refused') throw new Error(parsed.reason)
+      prefixes.set(client.id, parsed.key.slice(0, parsed.key.lastIndexOf('/') + 1))
+      const header = btoa(JSON.stringify(payment))
+      const name = `${client.name}${world.signed.length}@${base}${deposit ? `+${deposit.amount}` : ''}`
+      const { key } = parsed
+      return store({ name, key, client, product, payment, header, base, ceiling, deposit, isRefund: false })
+    },
+
+    signRefund(client, amount) {
+      const product = dice.pick(products)
+      const ceiling = client.charged
+      const signature = client.voucher.sign(digests.voucher(client.id, ceiling))
+      const voucher = { channelId: client.id, maxClaimableAmount: String(ceiling), signature }
+      const part = amount === undefined ? {} : { amount: String(amount) }
+      const payload = { type: 'refund', channelConfig: client.config, voucher, ...part }
+      const payment: Payment = { x402Version: 2, accepted: product.offer, payload }
+      const header = btoa(JSON.stringify(payment))
+      const name = `${client.name}${world.signed.length}@${ceiling}-${amount ?? 'all'}`
+      const key = `refund ${name}`
+      return store({
+        name,
+        key,
+        client,
+        product,
+        payment,
+        header,
+        base: ceiling,
+        ceiling,
+        deposit: undefined,
+        isRefund: true,
+      })
+    },
+
+    signDeposit({ config, id, wallet }, { amount, lifeSeconds }) {
+      const salt: Hex = `0x${word(BigInt(salts++))}`
+      const nonce = digests.depositNonce(id, salt)
+      const validBefore = BigInt(Math.floor(world.now / 1000) + lifeSeconds)
+      const signature = wallet.sign(depositDigest({ payer: config.payer, amount, validBefore, nonce }))
+      const erc3009Authorization = { validAfter: '0', validBefore: String(validBefore), salt, signature }
+      return {
+        amount,
+        body: { amount: String(amount), authorization: { erc3009Authorization } },
+        call: depositCall(config, { validAfter: 0n, validBefore, salt, signature, amount, nonce }),
+      }
+    },
+
+    byHeader: (header) => byHeader.get(header),
+  }
+  const world: World = Object.assign(scheduler, parts)
+  return Object.assign(world, { ledger: channelLedger(world) })
+}
