@@ -78,7 +78,7 @@ export function channelRefunds(
       if (!(await states.replace(before, requested, now))) continue
       if (await at.isFree(key)) return await once(channelId, () => begin(requested, now))
       await drop(requested, now)
-      return busy(state, 'a call is under way that the channel pays for; ask again when it has ended')
+      return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
     }
     return unavailable('the record of the channel is changed by others')
   }
