@@ -82,9 +82,14 @@ function evmMethods(methods: readonly { readonly kind: string }[]): readonly Evm
   return [...new Map(evm.map((each) => [`${each.network} ${each.asset} ${each.payTo}`.toLowerCase(), each])).values()]
 }
 
-function linesOf({ network, from_block: from, to_block: to, matched, differences }: Reconciled): readonly string[] {
+function linesOf(reconciled: Reconciled): readonly string[] {
+  const { network, from_block: from, to_block: to, matched, channels, differences } = reconciled
+  const byVouchers =
+    channels &&
+    `  channels: ${channels.charged} USDC charged by vouchers, ${channels.paid_out} USDC paid out by claims.`
   return [
     `${network}, blocks ${from} to ${to}: ${matched} payments agree, ${differences.length} differ.`,
+    ...(byVouchers ? [byVouchers] : []),
     ...differences.map(({ kind, text: words }) => `  ${kind}: ${words}`),
   ]
 }

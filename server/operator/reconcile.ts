@@ -1,6 +1,7 @@
 /** Compares the ledger with the chain for a range of blocks, and names what differs. */
 import type { LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
 import { print, usdc } from '../../core/x402/money.ts'
+import { isCumulative } from '../../core/x402/offer.ts'
 import { paidIn, statusOf } from './payment.ts'
 
 /** A payment as the chain has it. */
@@ -10,6 +11,8 @@ export type OnChain = {
   readonly payer: string
   readonly amount: string
   readonly nonce: string | null
+  /** It pays out what was claimed of channels: no call has it as its own. */
+  readonly isClaim?: boolean
 }
 
 export type ChainSide = {
@@ -41,6 +44,11 @@ export type Reconciled = {
   readonly from_block: number
   readonly to_block: number
   readonly matched: number
+  /**
+   * What calls were charged by vouchers since the first block, and what claims of channels have paid out in the range,
+   * in USDC. Both agree when nothing was due before and nothing is due after. Null where no channel was used.
+   */
+  readonly channels: { readonly charged: string; readonly paid_out: string } | null
   readonly differences: readonly Difference[]
 }
 
@@ -49,7 +57,10 @@ const BATCH = 500
 const SKEW_MS = 600_000
 
 export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Promise<Reconciled> {
-  const settled = await settledIn(ledger, chain)
+  const all = await settledIn(ledger, chain)
+  const [settled, charged] = [all.filter((entry) => !isCumulative(entry.offer)), chargedTo(all)]
+  const claims = chain.transfers.filter(({ isClaim }) => isClaim)
+  const paidOut = claims.reduce((sum, { amount }) => sum + BigInt(amount), 0n)
   const byTransaction = new Map<string, LedgerEntry[]>()
   for (const entry of settled) {
     const transaction = entry.receipt?.transaction.toLowerCase() ?? ''
@@ -57,7 +68,7 @@ export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Pro
   }
   const differences: Difference[] = []
   let matched = 0
-  for (const transfer of chain.transfers) {
+  for (const transfer of chain.transfers.filter(({ isClaim }) => !isClaim)) {
     const candidates = byTransaction.get(transfer.transaction.toLowerCase()) ?? []
     const entry =
       candidates.find((each) => isSame(each, transfer)) ??
@@ -73,10 +84,15 @@ export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Pro
   }
   for (const entries of byTransaction.values()) for (const entry of entries) differences.push(missing(entry))
   const { network, fromBlock, toBlock } = chain
-  return { network, from_block: fromBlock, to_block: toBlock, matched, differences }
+  const channels =
+    charged === 0n && claims.length === 0 ? null : { charged: print(usdc(charged)), paid_out: print(usdc(paidOut)) }
+  return { network, from_block: fromBlock, to_block: toBlock, matched, channels, differences }
 }
 
-/** Settled calls of this payee whose receipt names a block of the range. */
+const chargedTo = (entries: readonly LedgerEntry[]): bigint =>
+  entries.reduce((sum, entry) => (isCumulative(entry.offer) ? sum + paidIn(entry) : sum), 0n)
+
+/** Settled calls of this payee whose receipt names a block of the range, or which a voucher has paid since it began. */
 async function settledIn(
   ledger: LedgerReads,
   { network, asset, payTo, fromBlock, toBlock, since }: ChainSide,
@@ -90,6 +106,7 @@ async function settledIn(
       ...entries.filter(({ offer, receipt }) => {
         const block = receipt?.block
         const isOurs = offer.network === network && isAlike(offer.asset, asset) && isAlike(offer.payTo, payTo)
+        if (isCumulative(offer)) return isOurs
         return isOurs && block !== undefined && block >= fromBlock && block <= toBlock
       }),
     )

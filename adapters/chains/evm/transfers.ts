@@ -2,6 +2,7 @@
 import { checksummed } from '../../../core/lib/checksum.ts'
 import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
 import { jsonRpc } from '../json_rpc.ts'
+import { BATCH_SETTLEMENT } from '../lib/x402_contracts.ts'
 import { AUTHORIZATION_USED } from './token.ts'
 
 /** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
@@ -12,6 +13,8 @@ export type ChainTransfer = {
   /** In base units. */
   readonly amount: string
   readonly nonce: string | null
+  /** The settlement contract pays out what was claimed of many channels. */
+  readonly isClaim: boolean
 }
 
 export type TransferRange = { readonly fromBlock?: number; readonly toBlock?: number }
@@ -32,6 +35,7 @@ type Log = {
 }
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
+const CONTRACT = `0x${word(lower(BATCH_SETTLEMENT))}`
 /** Without a first block: about a day on Base. */
 const USUAL_BLOCKS = 43_200
 const FIRST_WINDOW = 2_000
@@ -92,6 +96,7 @@ export async function readTransfers(
       transaction,
       block: number,
       payer: checksummed(`0x${(topics[1] ?? '').slice(-40)}`),
+      isClaim: topics[1] === CONTRACT,
       amount: BigInt(data).toString(),
       // The transfer of an authorization is the next event after its use.
       nonce: used.get(`${transaction} ${index - 1} ${topics[1]}`) ?? null,

@@ -20,9 +20,11 @@ import {
   type World,
   world,
 } from '../../adapters/chains/evm/evm_kit.ts'
+import { channelKit } from '../../adapters/chains/evm/channels/channel_kit.ts'
 import { newCall } from '../../conformance/storage_questions.ts'
 
 let node: World
+const { seller, buyer, at } = channelKit(() => node)
 let dir: string
 beforeAll(async () => {
   node = await world()
@@ -91,6 +93,42 @@ test('reconcile names what the chain has not, what differs, and transfers that n
   const { exit: failed, err } = await reconcile(harness, path, '--network', 'eip155:1')
   expect([failed, err.join('')]).toEqual([1, expect.stringContaining(`configured: ${NETWORK}`)])
 }, 120_000)
+
+test('reconcile sums what vouchers were charged and what claims have paid out; neither is a difference', async () => {
+  const path = join(dir, 'channels.db')
+  const storage = sqliteStorage(path)
+  const { chain, offer, payTo } = await seller(storage)
+  const { deposit, voucher, refund } = await buyer(offer)
+  for (const [id, base, payment] of [
+    ['first', 0n, await deposit()],
+    ['second', 300n, await voucher(300n)],
+  ] as const) {
+    const identity = await chain.identify(payment, offer, at())
+    if (identity.kind !== 'known') throw new Error(identity.reason)
+    const { key, payer, expiresAt } = identity
+    const now = node.now()
+    const authorization = { key, payer, payment, offer, expiresAt }
+    const call = newCall(id, { payer, offer, quote: usdc(1_000n), createdAt: now, expiresAt: now + 3_600_000 })
+    await storage.openCall(call, authorization, { now, until: now + 60_000 })
+    const result = { result: { base: String(base) }, expiresAt: now + 3_600_000, charge: usdc(300n) }
+    const claim = await storage.claimSettlement(id, authorization, { now, until: now + 60_000, result })
+    const settlement = await chain.settle(payment, offer, { ...at(), charge: usdc(300n) })
+    if (settlement.kind !== 'settled' || claim.kind !== 'yours') throw new Error(`${settlement.kind} ${claim.kind}`)
+    await storage.finishSettlement(id, claim.token, { kind: 'paid', receipt: settlement.receipt }, { now, by: 'reply' })
+  }
+  const config = { config: { payTo } } as EvmHarness
+  const due = await reconcile(config, path)
+  expect(due.out[1]).toBe('  channels: 0.000600 USDC charged by vouchers, 0.000000 USDC paid out by claims.')
+  await chain.refund?.(await refund(600n), offer, { ...at(), isFree: async () => true })
+  const { out, exit } = await reconcile(config, path)
+  expect([exit, out.slice(1)]).toEqual([
+    0,
+    ['  channels: 0.000600 USDC charged by vouchers, 0.000600 USDC paid out by claims.'],
+  ])
+  expect(out[0]).toMatch(/: 0 payments agree, 0 differ\.$/)
+  chain.close()
+  await storage.close()
+}, 60_000)
 
 /** A call that is paid on the chain, and recorded as the ledger would: whole, with another receipt, or not at all. */
 async function sell(
