@@ -16,7 +16,7 @@ import { parseAtomic, usdc } from '../../../../core/x402/money.ts'
 import type { Terms } from '../../../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../../../core/x402/protocol.ts'
 import { recoverSigner } from '../../eip3009.ts'
-import type { Reads } from '../reads.ts'
+import type { Reads, ViewOptions } from '../reads.ts'
 import type { Relayer } from '../relayer.ts'
 import { stateCall } from '../token.ts'
 import { flagIn, type Hex, lower } from '../../hex.ts'
@@ -196,6 +196,31 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
   }
 
+  const isFresh = (state: ChannelState, now: number): boolean => now - state.syncedAt <= freshMs
+
+  /** What can be claimed in all. A withdrawal that may end before the next claims counts as paid back. */
+  function claimable({ balance, withdrawing, withdrawRequestedAt }: Mirror, now: number): bigint {
+    const end = (withdrawRequestedAt + config.withdrawDelay) * 1000
+    return withdrawing > 0n && now > end - freshMs ? balance - withdrawing : balance
+  }
+
+  type DepositSeen = { readonly used: boolean; readonly mirror: Mirror; readonly time: number }
+
+  /** A deposit and its channel in the same block: where it is used, it is in the balance, or was taken out again. */
+  async function depositSeen(
+    { channelId, config: { payer } }: Pick<Channeled, 'channelId' | 'config'>,
+    { nonce }: Deposit,
+    at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
+  ): Promise<DepositSeen | Unavailable> {
+    const seen = await reads.view([{ to: lower(asset), data: stateCall(payer, nonce) }, ...mirrorCalls(channelId)], at)
+    if (seen.kind === 'failure') return unavailable(seen.reason)
+    const [flag, ...rest] = seen.results
+    const [used, mirror] = [flagIn(flag), mirrorIn(rest)]
+    if (used === undefined) return unavailable('authorizationState() of the token cannot be read')
+    if (!mirror) return unavailable('the settlement contract does not answer on this network')
+    return { used, mirror, time: seen.time }
+  }
+
   async function isUsed(payer: Hex, { nonce }: Deposit, signal?: AbortSignal): Promise<boolean | Unavailable> {
     const call = { to: lower(asset), data: stateCall(payer, nonce) }
     const seen = await reads.view([call], { lagSeconds, ...(signal && { signal }) })
@@ -217,14 +242,15 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
         const before = await states.get(parsed.channelId, at.now)
         if (before && parsed.base < before.charged) return { kind: 'settled', receipt: receiptOf(parsed, before, due) }
         if (before?.refund?.status === 'sent') return { kind: 'refused', reason: BUSY }
-        const funded = await fundedState(parsed, before, at)
+        const funded = await fundedState(parsed, before, { ...at, due })
         if (funded.kind !== 'funded') return funded
-        const { state } = funded
+        const { state, isLanded } = funded
         if (parsed.base !== state.charged) return { kind: 'refused', reason: outOfStep(parsed.ceiling, state).reason }
+        const isShort = state.charged + due > claimable(state, at.now)
         // A node that is behind does not see the deposit yet.
-        if (state.charged + due > state.balance && parsed.deposit)
+        if (isShort && parsed.deposit && !isLanded)
           return { kind: 'unknown', reason: 'the deposit is not in the balance that the node shows' }
-        if (state.charged + due > state.balance)
+        if (isShort)
           return { kind: 'refused', reason: `${PREFIX}insufficient_balance: the channel has ${state.balance}` }
         const { ceiling, signature } = parsed
         const next = { ...state, charged: state.charged + due, ceiling, signature }
@@ -243,68 +269,74 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     if (parsed.kind === 'refused' || parsed.deposit) return undefined
     const before = await states.get(parsed.channelId, at.now)
     const due = dueOf(offer, at.charge)
-    if (!before || parsed.base !== before.charged || before.charged + due > before.balance) return undefined
-    if (before.refund?.status === 'sent') return undefined
+    if (!before || parsed.base !== before.charged || before.refund?.status === 'sent') return undefined
+    if (!isFresh(before, at.now) || before.charged + due > claimable(before, at.now)) return undefined
     const { ceiling, signature } = parsed
     const next = { ...before, charged: before.charged + due, ceiling, signature }
     return { ...states.moving(before, next, at.now), receipt: receiptOf(parsed, next, due) }
   }
 
-  type Funded = { readonly kind: 'funded'; readonly state: ChannelState }
+  type Funded = { readonly kind: 'funded'; readonly state: ChannelState; readonly isLanded?: boolean }
 
-  /** The channel with its deposit, where there is one, confirmed on chain. */
+  /** The channel with its deposit, where there is one, confirmed on chain. What is known is enough while it is new. */
   async function fundedState(
     parsed: Channeled,
     before: ChannelState | undefined,
-    { now, signal }: CallOptions,
+    { now, signal, due }: CallOptions & { readonly due: bigint },
   ): Promise<Funded | Exclude<Settlement, { kind: 'settled' }>> {
     const { deposit, channelId, config: channel } = parsed
-    if (!deposit && before) return { kind: 'funded', state: before }
-    let transaction = before?.deposit?.nonce === deposit?.nonce ? before?.deposit?.transaction : undefined
+    if (!deposit && before && isFresh(before, now) && before.charged + due <= claimable(before, now))
+      return { kind: 'funded', state: before }
+    const funded = (mirror: Mirror, transaction?: Hex): Funded => {
+      const state = before ?? newState(parsed, mirror, now)
+      const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
+      return { kind: 'funded', state: { ...withMirror(state, mirror, now), deposit: noted } }
+    }
     if (deposit) {
-      const used = await isUsed(channel.payer, deposit, signal)
-      if (typeof used === 'object') return { kind: 'unknown', reason: used.reason }
-      if (!used) {
-        if (endOf(deposit) <= now)
-          return { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
-        if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
-        const sent = await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now)
-        if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
-        if (sent.kind === 'mined' && sent.receipt.success) transaction = sent.receipt.transactionHash
-        const isIn = transaction !== undefined || (await isUsed(channel.payer, deposit))
-        if (isIn !== true && (sent.kind === 'lost' || sent.hasOtherNonces || typeof isIn === 'object'))
-          return { kind: 'unknown', reason: 'the deposit was sent, and may still be mined' }
-        if (isIn !== true)
-          return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
-      }
+      const seen = await depositSeen(parsed, deposit, { lagSeconds, signal })
+      if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
+      const noted = before?.deposit?.nonce === deposit.nonce ? before.deposit.transaction : undefined
+      if (seen.used) return { ...funded(seen.mirror, noted), isLanded: true }
+      if (endOf(deposit) <= now)
+        return { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
+      if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
+    }
+    const sent = deposit && (await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now))
+    if (sent?.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
+    const transaction = sent?.kind === 'mined' && sent.receipt.success ? sent.receipt.transactionHash : undefined
+    if (deposit && !transaction) {
+      const isIn = await isUsed(channel.payer, deposit)
+      if (isIn !== true && (sent?.kind !== 'mined' || sent.hasOtherNonces || typeof isIn === 'object'))
+        return { kind: 'unknown', reason: 'the deposit was sent, and may still be mined' }
+      if (isIn !== true)
+        return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
     }
     const mirror = await readMirror(channelId)
-    if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
-    const state = before ?? newState(parsed, mirror, now)
-    const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
-    return { kind: 'funded', state: { ...withMirror(state, mirror, now), deposit: noted } }
+    return 'kind' in mirror ? { kind: 'unknown', reason: mirror.reason } : funded(mirror, transaction)
   }
 
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return { kind: 'unknown', reason: parsed.reason }
-    const state = await states.get(parsed.channelId, at.now)
-    if (state && parsed.base < state.charged)
-      return { kind: 'paid', receipt: receiptOf(parsed, state, dueOf(offer, at.charge)) }
-    if (state && parsed.base > state.charged) return { kind: 'dead' }
-    const { deposit, config: channel } = parsed
+    const { base, deposit, channelId } = parsed
+    const { now, signal } = at
+    const state = await states.get(channelId, now)
+    const due = dueOf(offer, at.charge)
+    if (state && base < state.charged) return { kind: 'paid', receipt: receiptOf(parsed, state, due) }
+    if (state && base > state.charged) return { kind: 'dead' }
+    const covers = (mirror: Mirror) => base >= mirror.claimed && base + due <= claimable(mirror, now)
     if (!deposit) {
-      const mirror = state ?? (await readMirror(parsed.channelId, at.signal))
+      if (state && isFresh(state, now) && covers(state)) return { kind: 'open' }
+      const mirror = await readMirror(channelId, signal)
       if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
-      return parsed.base < mirror.claimed || mirror.balance < parsed.ceiling ? { kind: 'dead' } : { kind: 'open' }
+      return covers(mirror) ? { kind: 'open' } : { kind: 'dead' }
     }
-    const call = { to: lower(asset), data: stateCall(channel.payer, deposit.nonce) }
-    const seen = await reads.view([call], { lagSeconds: 0, signal: at.signal })
-    if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
-    const used = flagIn(seen.results[0])
-    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() of the token cannot be read' }
-    // What has landed is settled by the next attempt. The token accepts it before `validBefore`, not in that second.
-    return !used && BigInt(seen.time) >= deposit.validBefore ? { kind: 'dead' } : { kind: 'open' }
+    const seen = await depositSeen(parsed, deposit, { lagSeconds: 0, signal })
+    if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
+    // The token accepts it before `validBefore`, not in that second. What has landed is settled by the next attempt.
+    const isOver = BigInt(seen.time) >= deposit.validBefore
+    const isDead = seen.used ? !covers(seen.mirror) : isOver
+    return isDead ? { kind: 'dead' } : { kind: 'open' }
   }
 
   function receiptOf({ deposit, config: channel }: Channeled, state: ChannelState, due: bigint): Receipt {

@@ -23,12 +23,15 @@ const digests = channelDigests(CHAIN_ID)
  * A chain that sells by vouchers alone. The only transactions that it sends are refunds, which are mined at once and
  * noted in `refunded`; its node is behind them.
  */
-export function voucherChain(storage: Storage, refunded: bigint[] = []): Chain {
-  const confirmed = [[BALANCE, 0n], [0n, 0n], [0n]].map((words) => ({
-    ok: true,
-    data: `0x${words.map((each) => word(each)).join('')}` as Hex,
-  }))
-  const reads = { view: async () => ({ kind: 'seen' as const, time: 1_795_132_800, results: confirmed }) }
+export function voucherChain(
+  storage: Storage,
+  refunded: bigint[] = [],
+  /** What the three views of a channel answer: balance and claimed, withdrawing and since when, the refund nonce. */
+  views: () => readonly (readonly bigint[])[] = () => [[BALANCE, 0n], [0n, 0n], [0n]],
+): Chain {
+  const confirmed = () =>
+    views().map((words) => ({ ok: true, data: `0x${words.map((each) => word(each)).join('')}` as Hex }))
+  const reads = { view: async () => ({ kind: 'seen' as const, time: 1_795_132_800, results: confirmed() }) }
   const relayer = {
     async send({ data }: { readonly data: Hex }) {
       const { channelId, amount } = refundCallIn(data)
