@@ -3,24 +3,16 @@
  * chain) before one upstream, whole and streamed, at 1 and at 32 in flight, taking turns. And the memory of 500 open
  * streams. Prints, never asserts.
  */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { createInterface } from 'node:readline'
-import { Readable } from 'node:stream'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import type { Offer } from '../../core/mod.ts'
-import { BUYERS, buyerName, type Facts, type Given, type Ready } from './chat_gateways.ts'
-import type { Command, Measured } from './chat_load.ts'
+import { BUYERS, buyerName, type Facts } from './chat_gateways.ts'
+import type { Measured } from './chat_load.ts'
+import { type ChatProcesses, chatProcesses } from './chat_processes.ts'
 import { portkey, portkeyHeaders } from './portkey.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
 import { UPSTREAM_JOB } from './upstream.ts'
 
-export type ChatBench = {
-  readonly scratch: string
-  readonly isQuick: boolean
-  readonly profile: string | undefined
-  readonly children: Bun.Subprocess[]
-}
+export type ChatBench = ChatProcesses & { readonly isQuick: boolean }
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly streams: number }
 
@@ -53,7 +45,6 @@ const MESSAGES = [
 ]
 
 type Shape = (typeof SHAPES)[number]
-type Worker = { readonly port: number; facts(): Promise<Facts>; stop(): Promise<void> }
 type Entrant = {
   readonly name: string
   readonly label: string
@@ -63,10 +54,10 @@ type Entrant = {
   readonly port: number
   readonly isPaid?: boolean
 }
-type Load = { run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>; stop(): void }
 
 export async function chat({ scratch, isQuick, profile, children }: ChatBench): Promise<void> {
   const plan = isQuick ? QUICK : FULL
+  const { worker, generator } = chatProcesses({ scratch, profile, children })
   const load = generator()
   const model = await worker('upstream', {})
   const upstreamOf = (name: string) => `http://127.0.0.1:${model.port}/${name}/v1`
@@ -315,63 +306,6 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       each.child.kill()
     }
     table(['', 'idle MB', 'idle after work MB', 'streams', 'with them MB', 'KB each'], rows)
-  }
-
-  async function worker(name: string, given: Partial<Given>): Promise<Worker & { readonly child: Bun.Subprocess }> {
-    const dir = mkdtempSync(join(scratch, `chat-${name}-`))
-    const flags = profile ? ['--cpu-prof', '--cpu-prof-md', '--cpu-prof-dir', join(profile, `chat-${name}`)] : []
-    const { promise, resolve, reject } = Promise.withResolvers<Ready>()
-    let report: (facts: Facts) => void = () => {}
-    const child = Bun.spawn(
-      [process.execPath, ...flags, join(import.meta.dir, 'chat_gateways.ts'), name, JSON.stringify({ ...given, dir })],
-      {
-        // Bun's fetch has 256 calls in flight unless this is set when the process starts; all others wait.
-        env: { ...process.env, BUN_CONFIG_MAX_HTTP_REQUESTS: '4096' },
-        stdin: 'ignore',
-        stdout: Bun.file(join(dir, 'log')),
-        stderr: 'inherit',
-        ipc: (message: Ready | Facts) => ('port' in message ? resolve(message) : report(message)),
-      },
-    )
-    children.push(child)
-    void child.exited.then((code) => reject(new Error(`${name} ended with ${code} before it was ready`)))
-    const { port } = await promise
-    return {
-      port,
-      child,
-      facts() {
-        const facts = new Promise<Facts>((tell) => (report = tell))
-        child.send('facts')
-        return facts
-      },
-      async stop() {
-        child.disconnect()
-        await child.exited
-      },
-    }
-  }
-
-  function generator(): Load {
-    const child = Bun.spawn([process.execPath, join(import.meta.dir, 'chat_load.ts')], {
-      stdin: 'pipe',
-      stdout: 'pipe',
-      stderr: 'inherit',
-    })
-    children.push(child)
-    const lines = createInterface({ input: Readable.fromWeb(child.stdout as never) })[Symbol.asyncIterator]()
-    const file = join(scratch, 'chat-requests.json')
-    return {
-      async run(command, requests) {
-        writeFileSync(file, JSON.stringify(requests))
-        child.stdin.write(`${JSON.stringify({ ...command, file } satisfies Command)}\n`)
-        await child.stdin.flush()
-        const line = await lines.next()
-        rmSync(file)
-        if (line.done) throw new Error('the load generator ended')
-        return JSON.parse(line.value)
-      },
-      stop: () => child.stdin.end(),
-    }
   }
 }
 

@@ -1,10 +1,12 @@
 /**
  * Processes of the chat bench: `bun chat_gateways.ts <name> <json>`. Says over IPC where it listens, answers `facts`,
  * and ends with its parent. upstream: the model. bare: Bun.serve that passes everything on. farebox: the product as the
- * server has it, before the same upstream.
+ * server has it, before the same upstream. hono: @x402/hono that sells the same by vouchers.
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import type { Hex } from 'viem'
+import { evmChain } from '../../adapters/chains/evm/mod.ts'
 import { memoryChain } from '../../adapters/chains/memory.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
@@ -12,14 +14,21 @@ import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
 import { openaiChat } from '../../adapters/providers/openai/chat.ts'
 import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
-import { gateway, retention } from '../../core/mod.ts'
+import { gateway, retention, type Storage } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
+import type { Devnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
 import { upstream } from './upstream.ts'
+import { voucherPeer } from './voucher_peer.ts'
 
 /** `baseUrl` is the upstream's, up to where the protocol's own paths begin; `dir` is where it may write. */
-export type Given = { readonly dir: string; readonly baseUrl: string }
+export type Given = { readonly dir: string; readonly baseUrl: string; readonly channels?: Channels }
+
+/** The chain on which vouchers are good, and the keys of its seller. */
+export type Channels = Pick<Devnet, 'rpcUrl' | 'network' | 'asset' | 'domain' | 'payTo' | 'relayerKey'> & {
+  readonly authorizerKey: Hex
+}
 
 export type Ready = { readonly port: number }
 
@@ -48,6 +57,7 @@ const starts: Readonly<Record<string, (given: Given) => Promise<Standing>>> = {
   upstream: startUpstream,
   bare: startBare,
   farebox: startFarebox,
+  hono: startHono,
 }
 
 async function startUpstream(): Promise<Standing> {
@@ -69,11 +79,36 @@ async function startBare({ baseUrl }: Given): Promise<Standing> {
   return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
 }
 
-async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
-  const log = serverLog('info')
-  const storage = sqliteStorage(join(dir, 'farebox.db'))
+/** In front of the same upstream, whose answers it passes on as text. */
+async function startHono({ baseUrl, channels }: Given): Promise<Standing> {
+  if (!channels) throw new Error('hono needs a chain for its channels')
+  const server = serve(await voucherPeer(channels, `${baseUrl}/chat/completions`))
+  return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
+}
+
+async function channelsOf({ authorizerKey, ...chain }: Channels, storage: Storage) {
+  const made = evmChain({
+    ...chain,
+    readAt: 'pending',
+    schemes: ['batch-settlement'],
+    channels: { storage, authorizerKey, withdrawDelay: 86_400, minDeposit: 1n, takeLease: async () => false },
+  })
+  const checked = await made.check({ now: Date.now() })
+  if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))
+  return made
+}
+
+function cash() {
   const chain = memoryChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), BALANCE)
+  return chain
+}
+
+async function startFarebox({ baseUrl, dir, channels }: Given): Promise<Standing> {
+  const log = serverLog('info')
+  const storage = sqliteStorage(join(dir, 'farebox.db'))
+  const cashChain = cash()
+  const chain = channels ? await channelsOf(channels, storage) : cashChain
   const vendor = openaiChat({
     baseUrl,
     key: 'bench',
@@ -111,7 +146,7 @@ async function startFarebox({ baseUrl, dir }: Given): Promise<Standing> {
   elysia.server = server
   return {
     port: server.port ?? 0,
-    facts: () => ({ transfers: chain.transfers.length }),
+    facts: () => ({ transfers: cashChain.transfers.length }),
     async stop() {
       await server.stop(true)
       await sweeping.stop()

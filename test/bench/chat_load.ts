@@ -9,7 +9,8 @@ import { EVENTS, LAST_WORDS } from './upstream.ts'
 
 /**
  * `file` holds a JSON list of raw HTTP requests, sent round and round for `ms`; with `isOnce` each once at most. With
- * `isHeld` every connection sends one, has its first bytes, and stays open until the next command.
+ * `isHeld` every connection sends one, has its first bytes, and stays open until the next command. With `isInLanes` each
+ * connection sends only its own, every so many, because they follow one another.
  */
 export type Command = {
   readonly port: number
@@ -19,10 +20,13 @@ export type Command = {
   readonly isStream: boolean
   readonly isOnce?: boolean
   readonly isOpen?: boolean
+  readonly isInLanes?: boolean
 }
 
 export type Measured = {
   readonly good: number
+  /** By connection, where each has its lane. */
+  readonly goodOf: readonly number[]
   /**
    * All others, by status or by what was missing; `closed` is a connection that ended without a whole answer, `silent`
    * one that gave none in time.
@@ -52,6 +56,7 @@ type Line = {
   sentAt: number
   firstAt: number
   isWaiting: boolean
+  readonly lane: number
 }
 
 const nothing = () => ({ open: [], size: 0, bodyAt: 0, end: 'unknown' as const, firstAt: 0 })
@@ -66,6 +71,7 @@ async function measure({
   isStream,
   isOnce = false,
   isOpen = false,
+  isInLanes = false,
 }: Command): Promise<Measured> {
   for (const socket of openSockets) socket.terminate()
   openSockets = []
@@ -83,12 +89,16 @@ async function measure({
   const endsAt = startedAt + ms
   let lastAt = startedAt
   const most = isOnce ? requests.length : Number.POSITIVE_INFINITY
+  const goodOf = Array.from({ length: isInLanes ? connections : 0 }, () => 0)
   const hasMore = () => sent < most && performance.now() < endsAt
 
   function next(socket: Bun.Socket<Line>): void {
-    if (!hasMore()) return void socket.end()
+    const { lane } = socket.data
+    const own = isInLanes ? requests[lane + connections * (goodOf[lane] ?? 0)] : requests[sent % requests.length]
+    if (!hasMore() || own === undefined) return void socket.end()
+    sent++
     Object.assign(socket.data, nothing(), { isWaiting: true, sentAt: performance.now() })
-    push(socket, requests[sent++ % requests.length] ?? '')
+    push(socket, own)
   }
 
   /** Requests are ASCII: a character is a byte. */
@@ -114,18 +124,20 @@ async function measure({
       : missed(text, { isStream, words: LAST_WORDS })
     if (missing) fail(missing, text)
     if (!missing) good++
+    if (isInLanes && missing) return void socket.end()
+    if (isInLanes) goodOf[data.lane] = (goodOf[data.lane] ?? 0) + 1
     if (!isOpen) return next(socket)
     if (good + (bad.closed ?? 0) === connections) done()
   }
 
-  const connect = () =>
+  const connect = (lane: number) =>
     Bun.connect<Line>({
       hostname: '127.0.0.1',
       port,
       socket: {
         open(socket) {
           open.add(socket)
-          socket.data = { ...nothing(), unsent: '', sentAt: 0, isWaiting: false }
+          socket.data = { ...nothing(), unsent: '', sentAt: 0, isWaiting: false, lane }
           next(socket)
         },
         data(socket, chunk) {
@@ -139,7 +151,7 @@ async function measure({
         close(socket) {
           open.delete(socket)
           if (socket.data.isWaiting) fail('closed', 'the connection ended without a whole answer')
-          if (socket.data.isWaiting && hasMore()) return void connect()
+          if (socket.data.isWaiting && hasMore() && !isInLanes) return void connect(socket.data.lane)
           if (open.size === 0) done()
         },
         error(_socket, error) {
@@ -148,7 +160,7 @@ async function measure({
       },
     })
 
-  await Promise.all(Array.from({ length: connections }, connect))
+  await Promise.all(Array.from({ length: connections }, (_, lane) => connect(lane)))
   const limit = setTimeout(() => {
     for (const socket of open)
       if (socket.data.isWaiting) fail('silent', `no whole answer within ${GRACE_MS} ms of the end`)
@@ -167,6 +179,7 @@ async function measure({
   firsts.sort((a, b) => a - b)
   return {
     good,
+    goodOf,
     bad,
     complaint,
     seconds,

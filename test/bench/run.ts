@@ -1,7 +1,7 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve, @x402/hono and Portkey, measured in one run. It prints
- * and never asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, clip, signatures,
- * start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of blocking whose name
+ * and never asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, vouchers, clip,
+ * signatures, start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of blocking whose name
  * contains it; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -19,6 +19,7 @@ import { clip } from './clip.ts'
 import { inProcess } from './in_process.ts'
 import { signatures } from './signatures.ts'
 import { start } from './start.ts'
+import { vouchers } from './vouchers.ts'
 import type { Command, Measured } from './load.ts'
 import type { Gaps } from './heartbeat.ts'
 import { market } from './market.ts'
@@ -65,7 +66,7 @@ const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402
 
 /** What is run only when it is named: it takes long, and compares with nothing. */
 const NAMED = ['blocking']
-const PARTS = ['challenges', 'paid', 'market', 'chat', 'clip', 'signatures', 'start', 'cpu', ...NAMED]
+const PARTS = ['challenges', 'paid', 'market', 'chat', 'vouchers', 'clip', 'signatures', 'start', 'cpu', ...NAMED]
 const { values: options, positionals } = parseArgs({
   options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
   allowPositionals: true,
@@ -455,6 +456,8 @@ try {
   if (isWanted('signatures')) await signatures()
   if (isWanted('start')) await start({ scratch, children })
   if (isWanted('cpu')) await inProcess(options.quick ? 150 : 500)
+  if (isWanted('vouchers'))
+    await vouchers({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {
   load.stop()

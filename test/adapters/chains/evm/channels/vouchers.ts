@@ -8,7 +8,7 @@ import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refu
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
 import type { ChainLog } from '../../../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/hex.ts'
-import { batchSettlementAbi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import { batchSettlementAbi, ERC3009_COLLECTOR } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../../../core/mod.ts'
 
 const NETWORK = 'eip155:84532'
@@ -78,28 +78,64 @@ function refundCallIn(data: Hex): { readonly channelId: Hex; readonly amount: bi
   throw new Error('nothing but refunds is sent here')
 }
 
-/** A buyer with a channel of its own. `sign` makes a voucher for an offer, when `base` was charged so far. */
-export function voucherBuyer(name: string) {
+type Seller = Pick<Offer, 'payTo' | 'asset'> & { readonly extra: Readonly<Record<string, unknown>> }
+
+const SELLER: Seller = {
+  payTo: PAY_TO,
+  asset: ASSET,
+  extra: { receiverAuthorizer: AUTHORIZER.address, withdrawDelay: 900, name: 'USDC', version: '2' },
+}
+
+/** A buyer with a channel of its own at a seller, by default that of `voucherChain`. */
+export function voucherBuyer(name: string, { payTo, asset, extra }: Seller = SELLER) {
   const account = privateKeyToAccount(keccak256(toHex(name)))
   const payer = lower(account.address)
   const channelConfig = {
     payer,
     payerAuthorizer: payer,
-    receiver: PAY_TO,
-    receiverAuthorizer: AUTHORIZER.address,
-    token: ASSET,
-    withdrawDelay: 900,
+    receiver: lower(payTo),
+    receiverAuthorizer: lower(String(extra.receiverAuthorizer)),
+    token: lower(asset),
+    withdrawDelay: Number(extra.withdrawDelay),
     salt: `0x${word(7n)}` as Hex,
   }
   const channelId = digests.channelId(channelConfig)
+  const sign = async (accepted: Offer, base: bigint): Promise<Payment> => {
+    const ceiling = base + BigInt(accepted.amount)
+    const signature = await account.sign({ hash: digests.voucher(channelId, ceiling) })
+    const voucher = { channelId, maxClaimableAmount: String(ceiling), signature }
+    return { x402Version: 2, accepted, payload: { type: 'voucher', channelConfig, voucher } }
+  }
   return {
     address: account.address,
     channelId,
-    async sign(accepted: Offer, base: bigint): Promise<Payment> {
-      const ceiling = base + BigInt(accepted.amount)
-      const signature = await account.sign({ hash: digests.voucher(channelId, ceiling) })
-      const voucher = { channelId, maxClaimableAmount: String(ceiling), signature }
-      return { x402Version: 2, accepted, payload: { type: 'voucher', channelConfig, voucher } }
+    /** A voucher for an offer, when `base` was charged so far. */
+    sign,
+    /** The first voucher of the channel, with a deposit of this amount. */
+    async open(accepted: Offer, amount: bigint): Promise<Payment> {
+      const salt: Hex = `0x${word(1n)}`
+      const signature = await account.signTypedData({
+        domain: {
+          name: String(extra.name),
+          version: String(extra.version),
+          chainId: CHAIN_ID,
+          verifyingContract: asset as Hex,
+        },
+        types: { ReceiveWithAuthorization: RECEIVE },
+        primaryType: 'ReceiveWithAuthorization',
+        message: {
+          from: account.address,
+          to: ERC3009_COLLECTOR,
+          value: amount,
+          validAfter: 0n,
+          validBefore: 2n ** 40n,
+          nonce: digests.depositNonce(channelId, salt),
+        },
+      })
+      const erc3009Authorization = { validAfter: '0', validBefore: String(2n ** 40n), salt, signature }
+      const { payload, ...payment } = await sign(accepted, 0n)
+      const deposit = { amount: String(amount), authorization: { erc3009Authorization } }
+      return { ...payment, payload: { ...payload, type: 'deposit', deposit } }
     },
     /** Asks for what is left of the channel. */
     async refund(accepted: Offer, charged: bigint): Promise<Payment> {
@@ -109,3 +145,12 @@ export function voucherBuyer(name: string) {
     },
   }
 }
+
+const RECEIVE = [
+  { name: 'from', type: 'address' },
+  { name: 'to', type: 'address' },
+  { name: 'value', type: 'uint256' },
+  { name: 'validAfter', type: 'uint256' },
+  { name: 'validBefore', type: 'uint256' },
+  { name: 'nonce', type: 'bytes32' },
+]
