@@ -106,7 +106,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
-    drawDown: async (payment, offer, at) => await (await chainOf(payment, offer, at)).drawDown?.(payment, offer, at),
+    drawDown: async (payment, offer, at) => await ownerOf(offer, at.now)?.drawDown?.(payment, offer, at),
     ...(chains.some((chain) => chain.refund) && { refund }),
     ...(readable.length > 0 && { balance }),
     ...(provers.length > 0 && { proves }),

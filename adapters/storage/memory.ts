@@ -54,7 +54,7 @@ import {
 } from '../../core/payment/reports/call_totals.ts'
 import { spendOf, summed } from '../../core/payment/spend_report.ts'
 
-type Bound = AuthorizationBinding & { readonly authorization: Authorization }
+type Bound = AuthorizationBinding & { readonly authorization: Authorization | null }
 
 /**
  * The reference storage, in memory: the other storages must give the same answers. Everything is lost with the process
@@ -182,7 +182,7 @@ export function memoryStorage(): Storage {
     if (answer.kind !== 'retry') return copied(answer)
     const { key, ...rest } = answer
     const binding = bindings.get(key)
-    if (!binding) throw new Error(`no authorization ${key}`)
+    if (!binding?.authorization) throw new Error(`no authorization ${key}`)
     return { ...rest, authorization: copied(binding.authorization) }
   }
 

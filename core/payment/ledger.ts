@@ -101,8 +101,8 @@ export type Write =
   /** A new row, UNCLAIMED. */
   | { readonly kind: 'insert'; readonly call: Call; readonly notes: CallNotes }
   | { readonly kind: 'patch'; readonly id: string; readonly patch: RowPatch }
-  /** Inserts the binding, or replaces the one with this key. */
-  | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization }
+  /** Inserts the binding, or replaces the one with this key. What will never be sent need not be stored. */
+  | { readonly kind: 'bind'; readonly binding: AuthorizationBinding; readonly authorization: Authorization | null }
   | { readonly kind: 'mark'; readonly key: string; readonly status: BindingStatus }
   /** Deletes the binding: its authorization serves no call. */
   | { readonly kind: 'free'; readonly key: string }
@@ -217,14 +217,13 @@ export function decidePaid(
   at: { now: number; lostBy?: number },
 ): Decision<PaidAnswer> {
   const { result, usage, receipt, expiresAt, spent } = order.paid
-  const { answer: opened, writes } = decideOpen(
-    order,
-    { bound: seen.bound, exposedCalls: [] },
-    { ...at, until: at.now },
-  )
-  if (opened.kind === 'replayed') return withoutWrites(opened)
-  if (!mayMoveRecord(seen.record, { ...spent, now: at.now })) return withoutWrites({ kind: 'moved' })
-  const { id } = order.call
+  const { call: ordered, authorization } = order
+  const { bound, record } = seen
+  if (bound && !isFree(bound, at.lostBy ?? at.now)) return withoutWrites({ kind: 'replayed', id: bound.id })
+  if (!mayMoveRecord(record, { ...spent, now: at.now })) return withoutWrites({ kind: 'moved' })
+  const call = openedCall(ordered, authorization, at.now)
+  const { quotedAt = null, verifiedAt = null } = ordered
+  const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'paid' }
   const patch: RowPatch = {
     ...completed({ result, expiresAt, usage }, at.now),
     paymentStatus: 'settled',
@@ -237,9 +236,11 @@ export function decidePaid(
   return {
     answer: { kind: 'recorded' },
     writes: [
-      ...writes,
-      { kind: 'patch', id, patch },
-      { kind: 'mark', key: order.authorization.key, status: 'paid' },
+      ...failLost(bound, at.now),
+      { kind: 'insert', call, notes: { ...NO_NOTES, quotedAt, verifiedAt } },
+      { kind: 'bind', binding, authorization: null },
+      // A change of its own, because what changes is counted in the sums.
+      { kind: 'patch', id: call.id, patch },
       { kind: 'record', record: spent.record },
     ],
   }

@@ -146,16 +146,11 @@ async function drawDown(
   call: Call,
   { offered, completion, retainUntil }: { offered: Authorization; completion: Completion; retainUntil: number },
 ): Promise<Paying | undefined> {
-  const { chain, clock, timeouts, prepaid } = context
+  const { chain, clock, prepaid } = context
   const { payment, offer } = offered
   const { result, usage = null, charge } = completion
   for (let race = 0; race < MAX_RACES && prepaid?.has(call.id); race++) {
-    const drawing = await within(
-      clock,
-      timeouts.settleMs,
-      async (signal) =>
-        await chain.drawDown?.(payment, offer, { now: clock.now(), signal, ...chargeFor(offer, charge) }),
-    )
+    const drawing = await chain.drawDown?.(payment, offer, { now: clock.now(), ...chargeFor(offer, charge) })
     if (!drawing) return undefined
     const { receipt, spent } = drawing
     let isStored = false

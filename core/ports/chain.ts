@@ -153,9 +153,9 @@ export interface Chain {
   settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement>
   /**
    * How a prepaid authorization is settled by one change of a record, for a caller that stores it together with the
-   * call. Undefined where it takes more than that. Writes nothing.
+   * call. Undefined where it takes more than that. It asks nobody but storage, and writes nothing.
    */
-  drawDown?(payment: Payment, offer: Offer, at: SettleOptions): Promise<DrawDown | undefined>
+  drawDown?(payment: Payment, offer: Offer, at: Omit<SettleOptions, 'signal'>): Promise<DrawDown | undefined>
   /**
    * The outcome of an authorization. `paid` requires our own transfer, and its receipt says what was moved; a `charge`
    * of zero is paid without one. `dead` means that it can never move money. Monotone: both are final. `expiresAt`, as

@@ -10,7 +10,7 @@ import type { Authorization, Call, Storage } from '../../core/ports/mod.ts'
 
 export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>
 
-type Bound = ledger.AuthorizationBinding & { readonly authorization: Authorization }
+type Bound = ledger.AuthorizationBinding & { readonly authorization: Authorization | null }
 
 export function ruledStorage(exchanged: Partial<Decisions> = {}): Storage {
   const { decideOpen, decideClaim, decideFinish, decideRenewal, isFree } = { ...ledger, ...exchanged }

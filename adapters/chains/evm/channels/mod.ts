@@ -93,7 +93,16 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
   }
   let active = 0
 
-  const parse = (payment: Payment, offer: Offer) => parseChanneled(payment, offer, digests)
+  /** Each payment is asked about several times, of the same offer mostly. */
+  const parsedBefore = new WeakMap<Payment, { readonly offer: Offer; readonly parsed: Channeled | Refused }>()
+
+  function parse(payment: Payment, offer: Offer): Channeled | Refused {
+    const before = parsedBefore.get(payment)
+    if (before?.offer === offer) return before.parsed
+    const parsed = parseChanneled(payment, offer, digests)
+    parsedBefore.set(payment, { offer, parsed })
+    return parsed
+  }
 
   async function identify(payment: Payment, offer: Offer, { now }: { now: number }): Promise<Identity> {
     const parsed = parse(payment, offer)
@@ -264,7 +273,11 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
   }
 
   /** Only for a channel with a record: the first charge of one is stored by `settle`. */
-  async function drawDown(payment: Payment, offer: Offer, at: SettleOptions): Promise<DrawDown | undefined> {
+  async function drawDown(
+    payment: Payment,
+    offer: Offer,
+    at: Omit<SettleOptions, 'signal'>,
+  ): Promise<DrawDown | undefined> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused' || parsed.deposit) return undefined
     const before = await states.get(parsed.channelId, at.now)
