@@ -22,7 +22,9 @@ const MERGE_CACHE_SIZE = 2_000
 
 let tokenizer: Promise<Tokenizer> | undefined
 let charsSinceYield = 0
-let lastYield: Promise<void> = Promise.resolve()
+/** Slices that wait for a turn of the event loop, first come, first served. */
+const waiting: { readonly size: number; readonly resume: () => void }[] = []
+let isTurning = false
 
 /**
  * Loads the tokenizer ahead of the first count. It blocks for about 0.35 s and takes about 100 MB.
@@ -53,12 +55,13 @@ export async function countTokens(
   let tokens = 0
   let start = 0
   // Whoever has just read and parsed so much is not to go on counting it in the same turn.
-  if (text.length > LONG) await yieldTurn()
+  if (text.length > LONG) await nextTurn(0)
   while (start < text.length && tokens <= limit) {
     const end = sliceEnd(text, start)
     spend?.(weightOf(text, start, end))
-    if (charsSinceYield + end - start > YIELD_CHARS) await yieldTurn()
-    charsSinceYield += end - start
+    const size = end - start
+    if (waiting.length > 0 || charsSinceYield + size > YIELD_CHARS) await nextTurn(size)
+    else charsSinceYield += size
     tokens += count(text.slice(start, end))
     start = end
   }
@@ -125,13 +128,29 @@ function isBetween(code: number, low: number, high: number): boolean {
   return code >= low && code <= high
 }
 
-/** Yields to timers and other requests. Concurrent counts get one turn each, so that many block no longer than one. */
-function yieldTurn(): Promise<void> {
-  lastYield = lastYield.then(async () => {
+/**
+ * Yields to timers and other requests. Concurrent counts share the turns in the order in which they came: none waits for
+ * one that came later, and all of a turn together take no longer than one alone.
+ */
+function nextTurn(size: number): Promise<void> {
+  const resumed = new Promise<void>((resume) => waiting.push({ size, resume }))
+  if (!isTurning) void takeTurns()
+  return resumed
+}
+
+async function takeTurns(): Promise<void> {
+  isTurning = true
+  while (waiting.length > 0) {
     await setImmediate()
     charsSinceYield = 0
-  })
-  return lastYield
+    for (let next = waiting[0]; next; next = waiting[0]) {
+      if (charsSinceYield > 0 && charsSinceYield + next.size > YIELD_CHARS) break
+      charsSinceYield += next.size
+      waiting.shift()
+      next.resume()
+    }
+  }
+  isTurning = false
 }
 
 function getTokenizer(): Promise<Tokenizer> {

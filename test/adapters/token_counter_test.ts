@@ -102,6 +102,21 @@ describe('countTokens()', () => {
     expect(await Promise.all(Object.values(texts).map((text) => countTokens(text)))).toEqual(alone)
   })
 
+  test('what came first is counted first, also where more comes all the time', async () => {
+    const one = fill(ENGLISH, 250)
+    const ended: number[] = []
+    const late: Promise<void>[] = []
+    const counted = async (number: number) => {
+      await countTokens(one)
+      ended.push(number)
+      // Each that ends brings another one, as callers who ask again at once do.
+      if (number < 200) late.push(counted(200 + number))
+    }
+    await Promise.all(Array.from({ length: 200 }, (_, number) => counted(number)))
+    await Promise.all(late)
+    expect(ended.slice(0, 200)).toEqual(Array.from({ length: 200 }, (_, number) => number))
+  })
+
   test('other work runs at least every 64 KB of a text of 1 MB', async () => {
     for (const text of [' '.repeat(1 << 20), fill(ENGLISH, 1 << 20)])
       expect(await turnsDuring(() => countTokens(text))).toBeGreaterThanOrEqual(16)

@@ -28,6 +28,8 @@ export type Given = { readonly dir: string; readonly baseUrl: string; readonly c
 /** The chain on which vouchers are good, and the keys of its seller. */
 export type Channels = Pick<Devnet, 'rpcUrl' | 'network' | 'asset' | 'domain' | 'payTo' | 'relayerKey'> & {
   readonly authorizerKey: Hex
+  /** The peer's channels are in files, not in memory. */
+  readonly inFiles?: boolean
 }
 
 export type Ready = { readonly port: number }
@@ -80,9 +82,9 @@ async function startBare({ baseUrl }: Given): Promise<Standing> {
 }
 
 /** In front of the same upstream, whose answers it passes on as text. */
-async function startHono({ baseUrl, channels }: Given): Promise<Standing> {
+async function startHono({ baseUrl, channels, dir }: Given): Promise<Standing> {
   if (!channels) throw new Error('hono needs a chain for its channels')
-  const server = serve(await voucherPeer(channels, `${baseUrl}/chat/completions`))
+  const server = serve(await voucherPeer({ ...channels, dir }, `${baseUrl}/chat/completions`))
   return { port: server.port ?? 0, facts: () => ({}), stop: () => server.stop(true) }
 }
 

@@ -1,12 +1,13 @@
 /**
- * The peer for vouchers: `@x402/hono` with its own batch-settlement server, channels in its memory, and an in-process
- * facilitator on the same chain. It charges its price, and passes the upstream's answers on as text.
+ * The peer for vouchers: `@x402/hono` with its own batch-settlement server, channels in its memory or in files, and an
+ * in-process facilitator on the same chain. It charges its price, and passes the upstream's answers on as text.
  */
 import { x402Facilitator } from '@x402/core/facilitator'
 import type { FacilitatorClient } from '@x402/core/server'
 import { toFacilitatorEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme as FacilitatorScheme } from '@x402/evm/batch-settlement/facilitator'
 import { BatchSettlementEvmScheme as ServerScheme } from '@x402/evm/batch-settlement/server'
+import { FileChannelStorage } from '@x402/evm/batch-settlement/server/file-storage'
 import { paymentMiddlewareFromConfig } from '@x402/hono'
 import { Hono } from 'hono'
 import { createWalletClient, http, publicActions } from 'viem'
@@ -20,13 +21,14 @@ const PATH = '/api/v1/chat/completions'
 const PRICE = '2000'
 
 export async function voucherPeer(
-  channels: Channels,
+  channels: Channels & { readonly dir: string },
   upstreamUrl: string,
 ): Promise<(request: Request) => Response | Promise<Response>> {
-  const { network, payTo, asset, domain, authorizerKey } = channels
+  const { network, payTo, asset, domain, authorizerKey, dir } = channels
   const scheme = new ServerScheme(payTo, {
     receiverAuthorizerSigner: privateKeyToAccount(authorizerKey),
     withdrawDelay: 86_400,
+    ...(channels.inFiles && { storage: new FileChannelStorage({ directory: dir }) }),
   })
   const routes = {
     [`POST ${PATH}`]: {

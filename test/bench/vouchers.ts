@@ -49,11 +49,13 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
   const free = await worker('farebox', { baseUrl: upstreamOf('free') })
   const ours = await worker('farebox', { baseUrl: upstreamOf('ours'), channels: sellerOf() })
   const hono = await worker('hono', { baseUrl: upstreamOf('hono'), channels: sellerOf() })
+  const files = await worker('hono', { baseUrl: upstreamOf('files'), channels: { ...sellerOf(), inFiles: true } })
   const field: readonly Entrant[] = [
     { name: 'free', label: 'Farebox, free model', port: free.port, requests: async () => [raw(bodyOf(FREE_MODEL))] },
     await byCash(free.port),
     await byVouchers({ name: 'vouchers', label: 'Farebox, vouchers', port: ours.port, rpcUrl }),
-    await byVouchers({ name: 'hono', label: '@x402/hono, vouchers, channels in memory', port: hono.port, rpcUrl }),
+    await byVouchers({ name: 'hono', label: '@x402/hono, channels in memory', port: hono.port, rpcUrl }),
+    await byVouchers({ name: 'files', label: '@x402/hono, channels in files', port: files.port, rpcUrl }),
   ]
   const seen = new Map<string, Measured[]>()
   async function run(entrant: Entrant, inFlight: number): Promise<Measured> {
@@ -71,7 +73,7 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
         const key = `${entrant.name} ${inFlight}`
         seen.set(key, [...(seen.get(key) ?? []), await run(entrant, inFlight)])
       }
-  await Promise.all([free.stop(), ours.stop(), hono.stop()])
+  await Promise.all([free, ours, hono, files].map((each) => each.stop()))
   load.stop()
   await model.stop()
   await devnet.stop()
@@ -100,7 +102,8 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
     rates('vouchers', inFlight).map((rate, round) => rate / (rates(other, inFlight)[round] ?? NaN))
   for (const inFlight of IN_FLIGHT) {
     goal(`of the free path at ${inFlight} in flight`, ratios('free', inFlight), 0.5)
-    goal(`of @x402/hono by vouchers at ${inFlight} in flight`, ratios('hono', inFlight), 3)
+    goal(`of @x402/hono, which has its channels in memory, at ${inFlight} in flight`, ratios('hono', inFlight), 3)
+    goal(`of @x402/hono, which has its channels in files, at ${inFlight} in flight`, ratios('files', inFlight), 3)
   }
   const failed = IN_FLIGHT.flatMap((inFlight) => runsOf('vouchers', inFlight)).reduce(
     (sum, { bad }) => sum + total(bad),
