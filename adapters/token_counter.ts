@@ -129,8 +129,8 @@ function isBetween(code: number, low: number, high: number): boolean {
 }
 
 /**
- * Yields to timers and other requests. Concurrent counts share the turns in the order in which they came: none waits for
- * one that came later, and all of a turn together take no longer than one alone.
+ * Yields to timers and other requests. Concurrent counts share the turns in the order in which they came: none waits
+ * for one that came later, and all of a turn together take no longer than one alone.
  */
 function nextTurn(size: number): Promise<void> {
   const resumed = new Promise<void>((resume) => waiting.push({ size, resume }))

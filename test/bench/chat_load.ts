@@ -9,8 +9,8 @@ import { EVENTS, LAST_WORDS } from './upstream.ts'
 
 /**
  * `file` holds a JSON list of raw HTTP requests, sent round and round for `ms`; with `isOnce` each once at most. With
- * `isHeld` every connection sends one, has its first bytes, and stays open until the next command. With `isInLanes` each
- * connection sends only its own, every so many, because they follow one another.
+ * `isHeld` every connection sends one, has its first bytes, and stays open until the next command. With `isInLanes`
+ * each connection sends only its own, every so many, because they follow one another.
  */
 export type Command = {
   readonly port: number

@@ -1,6 +1,6 @@
 /**
- * Paid chats by voucher, side by side: Farebox over real channels, Farebox by `exact` on a cash chain, `@x402/hono` with
- * its own batch-settlement server, and Farebox's free path, before one upstream. Prints, never asserts.
+ * Paid chats by voucher, side by side: Farebox over real channels, Farebox by `exact` on a cash chain, `@x402/hono`
+ * with its own batch-settlement server, and Farebox's free path, before one upstream. Prints, never asserts.
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
@@ -41,7 +41,12 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
   const devnet = await startDevnet({ dir: join(processes.scratch, 'channels') })
   const { rpcUrl, network, asset, domain, payTo, relayerKey } = devnet
   const sellerOf = () => ({
-    ...{ rpcUrl, network, asset, domain, payTo, relayerKey },
+    rpcUrl,
+    network,
+    asset,
+    domain,
+    payTo,
+    relayerKey,
     authorizerKey: `0x${randomBytes(32).toString('hex')}` as const,
   })
   const model = await worker('upstream', {})
