@@ -106,6 +106,13 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     ['gateway', 'endpoint'],
     MICRO_USDC,
   )
+  const refunds = createCounter(
+    register,
+    'farebox_refunds_usdc_total',
+    'USDC of channels that was sent back to its payers.',
+    ['gateway'],
+    MICRO_USDC,
+  )
   const upstream = new Histogram({
     name: 'farebox_upstream_seconds',
     help: 'Duration of vendor calls in seconds. For a stream, the time to its first event.',
@@ -203,6 +210,7 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
           tokens.of([gateway, endpoint, 'input'])(input)
           tokens.of([gateway, endpoint, 'output'])(output)
         },
+        refunded: (amount) => void (refunds([gateway]).value += Number(amount)),
         attempted(endpoint, outcome, paid) {
           settlements([gateway, outcome]).value++
           if (paid) revenue([gateway, endpoint]).value += Number(paid)

@@ -20,6 +20,8 @@ export interface Meter {
   judged(outcome: Judged): void
   /** `paid` is the amount of the receipt in micro-USDC, present when the outcome is `settled`. */
   attempted(endpoint: string, outcome: Settled, paid?: Usdc): void
+  /** Deposited money was sent back to its payer, in micro-USDC. */
+  refunded?(amount: Usdc): void
   /** A paid call began, or ended. */
   moved(work: 'opened' | 'completed' | 'failed'): void
   /** The first part of a streamed answer arrived, `ms` after the request. */

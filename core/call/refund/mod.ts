@@ -70,7 +70,9 @@ export function refunds<Context extends PayingRequest>({
     }
     const { receipt } = refunding
     const { payer, network, transaction } = receipt
-    const amount = print(parseAtomic(receipt.amount) ?? usdc(0n))
+    const paidBack = parseAtomic(receipt.amount) ?? usdc(0n)
+    const amount = print(paidBack)
+    if (!refunding.isRepeated) meter.refunded?.(paidBack)
     if (!refunding.isRepeated) log.info('a deposit was refunded', { payer, network, amount, transaction })
     const body = { object: 'refund', status: 'refunded', payer, network, transaction, amount, currency: 'USDC' }
     const reply = json(200, body, { 'cache-control': 'private, no-store', ...receiptHeaders(receipt) })

@@ -94,6 +94,10 @@ describe('the refund of the official client', () => {
     expect(entries.filter(({ message }) => message === 'a deposit was refunded')).toMatchObject([
       { fields: { payer: payer.account.address, transaction: settled.transaction } },
     ])
+    const metrics = await (
+      await fetch(`${running.url}/metrics`, { headers: { authorization: 'Bearer token-of-the-operator' } })
+    ).text()
+    expect(metrics).toContain(`farebox_refunds_usdc_total{gateway="devnet"} ${Number(settled.amount) / 1e6}\n`)
     const again = await pay(running.url + COMPLETIONS, ask('Two'))
     expect(again.status).toBe(200)
     expect(before - (await payer.balance())).toBe(charged + 2_000_000n)
