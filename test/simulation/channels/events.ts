@@ -34,7 +34,7 @@ export function habitsOf({ chance, isRough }: World): Habits {
       [pollSomehow, often(4, 8, 16)],
       [forgetState, often(0, 1)],
       [maintainOnce, often(0, 2, 5)],
-      [claimOnce, often(1, 3, 6)],
+      [claimOnce, often(1, 3, 6, 8)],
       [pass, often(2, 5, 9)],
       [hangUp, often(0, 0, 2)],
       [initiateWithdrawal, often(0, 1, 3)],
@@ -53,7 +53,7 @@ export function habitsOf({ chance, isRough }: World): Habits {
       [crash, rough(often(0, 1, 3))],
       [start, often(1, 4)],
       [backUp, rough(often(0, 1, 2))],
-      [restore, rough(often(0, 0, 1))],
+      [restore, rough(often(0, 0, 1, 2))],
     ],
     jumps: often(
       [700, 5_000, 9_000, 31_000, 46_000],

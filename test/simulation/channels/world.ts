@@ -314,7 +314,12 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
   function open(index: number): Pick<Process, 'gateway' | 'claims'> {
     const process = () => world.processes[index] as Process
     const storage = scheduledStorage(
-      (label, run) => world.ask(process(), { label, isStorage: true, run: () => run(world.journal.storage) }),
+      (label, run) => {
+        const before = world.journal
+        // What was asked of a storage that was replaced by its backup reaches nobody.
+        const work = () => (before === world.journal ? run(before.storage) : new Promise<never>(() => {}))
+        return world.ask(process(), { label, isStorage: true, run: work })
+      },
       world.ledger.hooks,
       { isShared: !world.isSingle },
     )

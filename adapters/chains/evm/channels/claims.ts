@@ -46,6 +46,7 @@ export function channelClaims(
   const everyMs = Math.min(EVERY_MS, config.withdrawDelay * 100)
   const leaseName = `channels:${config.network}:${lower(authorizer.address)}`
   const alerted = new Set<Hex>()
+  const lost = new Set<Hex>()
   let nextAt = 0
   let running: Promise<void> | undefined
 
@@ -69,7 +70,8 @@ export function channelClaims(
     await refunds.resume(all, now)
     const unclaimed = all.filter(({ charged, claimed }) => charged > claimed)
     const current = await mirrored(unclaimed, now)
-    const open = current.filter(({ charged, claimed }) => charged > claimed)
+    for (const state of current) if (state.charged > state.balance) warnLoss(state)
+    const open = current.map(payable).filter(({ charged, claimed }) => charged > claimed)
     const withdrawing = open.filter((state) => state.withdrawing > 0n)
     for (const state of withdrawing) warn(state)
     const due = sumOf(open)
@@ -124,6 +126,19 @@ export function channelClaims(
     return after
   }
 
+  /** The payer has taken money back before it was claimed. */
+  function warnLoss({ channelId, charged, claimed, balance, config: { payer } }: ChannelState): void {
+    if (lost.has(channelId)) return
+    lost.add(channelId)
+    config.alert?.('a payer has withdrawn what was due; only a part of it can be claimed', {
+      network: config.network,
+      channel: channelId,
+      payer,
+      due: String(charged - claimed),
+      claimable: String(balance - claimed),
+    })
+  }
+
   function warn({
     channelId,
     config: channel,
@@ -147,6 +162,10 @@ export function channelClaims(
 
   return { maintain, claimDue }
 }
+
+/** With as much charged as can be claimed: the contract refuses a claim beyond the balance, all of it. */
+const payable = (state: ChannelState): ChannelState =>
+  state.charged > state.balance ? { ...state, charged: state.balance } : state
 
 const sumOf = (list: readonly ChannelState[]): bigint =>
   list.reduce((sum, { charged, claimed }) => sum + charged - claimed, 0n)

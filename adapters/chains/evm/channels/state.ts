@@ -133,9 +133,19 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   }
 }
 
-/** What a node behind the last refund says is left out: it would count money that has gone. */
-export const withMirror = (state: ChannelState, mirror: Mirror, now: number): ChannelState =>
-  mirror.refundNonce < state.refundNonce ? state : { ...state, ...mirror, syncedAt: now }
+/** By how much the clocks of replicas may differ, and more. */
+const MAX_SKEW_MS = 30_000
+
+/**
+ * What a node behind the last refund says is left out: it would count money that has gone. So is what was asked long
+ * before something newer was noted. Where more was claimed than the record knows, the record is an old one, from a
+ * backup: the chain is right, and no voucher of ours goes beyond it.
+ */
+export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
+  if (mirror.refundNonce < state.refundNonce || now < state.syncedAt - MAX_SKEW_MS) return state
+  const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex }
+  return { ...state, ...mirror, ...(mirror.claimed > state.charged && unsigned), syncedAt: now }
+}
 
 /** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
 export function newState(
