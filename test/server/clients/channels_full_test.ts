@@ -6,9 +6,12 @@ import { join } from 'node:path'
 import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, type Hex, http } from 'viem'
+import { createPublicClient, erc20Abi, type Hex, http, parseEventLogs } from 'viem'
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
+import { evmChain } from '../../../adapters/chains/evm/mod.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { rpc } from '../../../server/devnet/anvil.ts'
 import { parseConfig } from '../../../server/config/mod.ts'
 import { type Running, start } from '../../../server/main.ts'
 import { type Payer, payerAt } from './payer.ts'
@@ -74,6 +77,9 @@ const receiptIn = (response: Response) =>
     extra: { chargedAmount: string; channelState: { channelId: Hex; balance: string; chargedCumulativeAmount: string } }
   }
 
+const balanceOf = async (address: Hex) =>
+  await node().readContract({ address: payer.devnet.asset, abi: erc20Abi, functionName: 'balanceOf', args: [address] })
+
 const onChain = async (channelId: Hex) => {
   const [balance, claimed] = await node().readContract({
     address: BATCH_SETTLEMENT,
@@ -84,8 +90,44 @@ const onChain = async (channelId: Hex) => {
   return { balance, claimed }
 }
 
+/** Claims what is due now, as the gateway does when enough of it is: with its key for claims, and gas of its own. */
+async function claimAll(): Promise<bigint> {
+  const { devnet, storage } = running.wired
+  if (!devnet) throw new Error('no local chain runs')
+  const { network, rpcUrl, asset, payTo, domain, relayerKey } = devnet.evm
+  const sender = generatePrivateKey()
+  await rpc(rpcUrl, 'anvil_setBalance', [privateKeyToAccount(sender).address, '0xde0b6b3a7640000'])
+  const takeLease = async () => true
+  const channels = { storage, authorizerKey: relayerKey, withdrawDelay: 86_400, minDeposit: 1n, takeLease }
+  const schemes = ['batch-settlement'] as const
+  const chain = evmChain({
+    network,
+    rpcUrl,
+    asset,
+    payTo,
+    domain,
+    relayerKey: sender,
+    schemes,
+    channels,
+    readAt: 'pending',
+  })
+  const checked = await chain.check({ now: Date.now() })
+  if (checked.kind !== 'ready' || !chain.claimChannels) throw new Error(JSON.stringify(checked))
+  const { claimed } = await chain.claimChannels({ now: Date.now() })
+  chain.close()
+  return claimed
+}
+
+/** What the settlement contract has done since the chain began, and in how many transactions. */
+async function eventsOfContract() {
+  const logs = await node().getLogs({ address: BATCH_SETTLEMENT, fromBlock: 0n })
+  const named = parseEventLogs({ abi: batchSettlementAbi, logs }) as readonly { eventName: string }[]
+  const transactions = new Set(logs.map(({ transactionHash }) => transactionHash)).size
+  return { events: named.map(({ eventName }) => eventName), transactions }
+}
+
 describe('the official client of batch-settlement', () => {
-  test(`buys ${CALLS} chats over one channel with one deposit; charged equals usage times rates (contract 1.83)`, async () => {
+  test(`buys ${CALLS} chats over one channel with a deposit and a claim; charged equals usage times rates, and the ledger equals the chain (contract 1.83)`, async () => {
     const pay = official(saltOf(1))
     const before = await payer.balance()
     let due = 0n
@@ -106,7 +148,15 @@ describe('the official client of batch-settlement', () => {
     expect(deposits.length).toBe(1)
     expect(before - (await payer.balance())).toBe(balance)
     expect(due).toBeLessThanOrEqual(balance)
-    expect(claimed).toBeLessThanOrEqual(due)
+    expect(claimed).toBe(0n)
+    const earned = await balanceOf(payer.devnet.pay_to)
+    expect(await claimAll()).toBe(due)
+    expect(await onChain(channel)).toEqual({ balance, claimed: due })
+    expect((await balanceOf(payer.devnet.pay_to)) - earned).toBe(due)
+    const events = ['ChannelCreated', 'Deposited', 'Claimed', 'Settled']
+    expect(await eventsOfContract()).toEqual({ events, transactions: 2 })
+    const [spend] = await running.wired.storage.spendByModel(payer.account.address, 0)
+    expect([spend?.calls, spend?.spent as bigint]).toEqual([CALLS, due])
   }, 60_000)
 
   test('goes on after streams, whose charge no header says: one corrective 402 resynchronises it (contract 1.84)', async () => {

@@ -3,7 +3,7 @@ import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Reads } from '../reads.ts'
 import type { Relayer } from '../relayer.ts'
 import { type Hex, lower } from '../../hex.ts'
-import { claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
+import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
 import type { ChannelRefunds } from './refunds.ts'
 import type { ChannelState, ChannelStates } from './state.ts'
@@ -34,8 +34,7 @@ export type ClaimsContext = {
 const MAX_ROWS = 100
 /** Channels whose three views are read in one request. */
 const MIRRORS = 50
-const CLAIM_GAS = { base: 100_000n, row: 70_000n } as const
-const SETTLE_GAS = 120_000n
+const GAS = { base: 220_000n, row: 70_000n } as const
 const EVERY_MS = 60_000
 
 /** Returns the work, which is called every few seconds and looks at most once a minute. It never rejects. */
@@ -64,7 +63,7 @@ export function channelClaims(
     if (await config.takeLease(leaseName, { now, until: now + 2 * everyMs })) await claimDue(now, config.claimAbove)
   }
 
-  /** Claims where at least `above` is due in all, or a payer withdraws; then sends everything claimed to the payee. */
+  /** Claims where at least `above` is due in all, or a payer withdraws. */
   async function claimDue(now: number, above: bigint): Promise<{ claimed: bigint }> {
     const all = await states.list(now)
     await refunds.resume(all, now)
@@ -79,19 +78,19 @@ export function channelClaims(
     if (rows.length === 0) return { claimed: 0n }
     const done: ChannelState[] = []
     for (let i = 0; i < rows.length; i += MAX_ROWS) done.push(...(await claim(rows.slice(i, i + MAX_ROWS), now)))
-    if (done.length === 0) return { claimed: 0n }
     await mirrored(done, now)
-    const swept = await relayer.send({ ...settleCall(lower(config.payTo), lower(config.asset)), gas: SETTLE_GAS }, now)
-    if (swept.kind !== 'mined' || !swept.receipt.success)
-      config.alert?.('claims could not be settled; the next claim settles them too', { network: config.network })
     return { claimed: sumOf(done) }
   }
 
-  /** The rows that are claimed. A batch that would revert is halved until the row that spoils it stands alone. */
+  /**
+   * The rows that are claimed, and paid out in the same transaction. A batch that would revert is halved until the row
+   * that spoils it stands alone.
+   */
   async function claim(rows: readonly ChannelState[], now: number): Promise<readonly ChannelState[]> {
     const hash = digests.claims(rows.map(({ channelId, ceiling, charged }) => ({ channelId, ceiling, charged })))
-    const call = claimCall(rows, await authorizer.sign({ hash }))
-    const gas = CLAIM_GAS.base + CLAIM_GAS.row * BigInt(rows.length)
+    const claims = claimCall(rows, await authorizer.sign({ hash }))
+    const call = allOf([claims, settleCall(lower(config.payTo), lower(config.asset))])
+    const gas = GAS.base + GAS.row * BigInt(rows.length)
     const seen = await reads.view([call], { lagSeconds: config.lagSeconds, gas, direct: true })
     if (seen.kind === 'failure') return []
     if (seen.results[0]?.ok) {
