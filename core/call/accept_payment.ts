@@ -336,15 +336,15 @@ export function paymentAcceptance(
       expiresAt: now + endpoint.retention.unclaimedMs,
     }
     const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified) }
-    const prepaid = isAnsweredAtOnce(verified) && verified.verdict.isPrepaid ? gatewayContext.prepaid : undefined
-    const opening = await (async () =>
-      prepaid ? prepaid.open(call, authorization) : await storage.openCall(call, authorization, at))().catch(
-      async (error) => {
-        const first = tag && (await storage.getCall(id))
-        if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
-        return await abandon(storage, { id }, { error, now: clock.now() })
-      },
-    )
+    // The id of an order with an identifier may be taken, which storage has to see.
+    const isInMemory = verified.verdict.isPrepaid && isAnsweredAtOnce(verified) && !tag
+    const prepaid = isInMemory ? gatewayContext.prepaid : undefined
+    const opened = prepaid ? prepaid.open(call, authorization) : storage.openCall(call, authorization, at)
+    const opening = await opened.catch(async (error) => {
+      const first = tag && (await storage.getCall(id))
+      if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+      return await abandon(storage, { id }, { error, now: clock.now() })
+    })
     if (opening.kind === 'replayed') return opening
     if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
     const moved = await movedSince(verified, opening.call).catch((error) =>

@@ -11,8 +11,8 @@ import { openedCall } from './ledger.ts'
 export type PrepaidCalls = {
   /** The same storage, with the calls in memory. */
   readonly storage: Storage
-  /** Opens a call in memory, unless its authorization serves one that is there. */
-  open(call: NewCall, authorization: Authorization): Opened
+  /** Opens a call in memory, unless its authorization serves another one. */
+  open(call: NewCall, authorization: Authorization): Promise<Opened>
   has(id: string): boolean
   /** Stores a call that is worked on and paid. It stays in memory where the record has `moved`. */
   record(id: string, paid: PaidWork): Promise<Recorded>
@@ -32,10 +32,12 @@ export function prepaidCalls(
   { owner, clock, leaseMs }: { readonly owner: object; readonly clock: Clock; readonly leaseMs: number },
 ): PrepaidCalls | undefined {
   if (storage.isShared) return undefined
-  const { entries, ids } = sharedBy(owner, 'prepaid calls', () => ({
+  const { entries, ids, bindings } = sharedBy(owner, 'prepaid calls', () => ({
     entries: new Map<string, Entry>(),
     /** By key of the authorization. */
     ids: new Map<string, string>(),
+    /** Steps of storage under way that may bind an authorization, by its key. */
+    bindings: new Map<string, Set<Promise<unknown>>>(),
   }))
 
   function forget(id: string): void {
@@ -46,6 +48,25 @@ export function prepaidCalls(
   function callBy(key: string): Call | undefined {
     const id = ids.get(key)
     return id === undefined ? undefined : entries.get(id)?.call
+  }
+
+  /** Runs a step that may bind the authorization in storage, unless it serves a call in memory. */
+  async function binding<Answer>(
+    key: string,
+    step: () => Promise<Answer>,
+  ): Promise<Answer | { readonly kind: 'replayed'; readonly call: Call }> {
+    const call = callBy(key)
+    if (call) return { kind: 'replayed', call }
+    const steps = bindings.get(key) ?? new Set()
+    bindings.set(key, steps)
+    const under = step()
+    steps.add(under)
+    try {
+      return await under
+    } finally {
+      steps.delete(under)
+      if (steps.size === 0) bindings.delete(key)
+    }
   }
 
   /** From here on the call goes the usual way. Where storage does not take it, the call stays here. */
@@ -65,10 +86,8 @@ export function prepaidCalls(
   return {
     storage: {
       ...storage,
-      async openCall(order, authorization, at) {
-        const call = callBy(authorization.key)
-        return call ? { kind: 'replayed', call } : await storage.openCall(order, authorization, at)
-      },
+      openCall: (order, authorization, at) =>
+        binding(authorization.key, () => storage.openCall(order, authorization, at)),
       getCall: async (id) => entries.get(id)?.call ?? (await storage.getCall(id)),
       callOf: async (key, now) => callBy(key) ?? (await storage.callOf(key, now)),
       async moveCall(id, from, patch) {
@@ -81,17 +100,29 @@ export function prepaidCalls(
       },
       async claimSettlement(id, authorization, at) {
         await store(id)
-        return await storage.claimSettlement(id, authorization, at)
+        const claim = () => storage.claimSettlement(id, authorization, at)
+        return authorization ? await binding(authorization.key, claim) : await claim()
       },
     },
 
-    open(order, authorization) {
-      const before = callBy(authorization.key)
+    async open(order, authorization) {
+      const { key } = authorization
+      const before = callBy(key)
       if (before) return { kind: 'replayed', call: before }
       const call = openedCall(order, authorization, NO_END)
       entries.set(order.id, { order, authorization, call })
-      ids.set(authorization.key, order.id)
-      return { kind: 'opened', call }
+      ids.set(key, order.id)
+      // From here on nobody else binds it. Whoever began before may have.
+      try {
+        await Promise.allSettled(bindings.get(key) ?? [])
+        const bound = await storage.callOf(key, clock.now())
+        if (!bound) return { kind: 'opened', call }
+        forget(order.id)
+        return { kind: 'replayed', call: bound }
+      } catch (error) {
+        forget(order.id)
+        throw error
+      }
     },
 
     has: (id) => entries.has(id),

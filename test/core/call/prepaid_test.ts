@@ -4,7 +4,7 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
-import { decodeHeader, door } from '../../kit.ts'
+import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
 import { HELLO, SKY, STREAM, table } from './stream_kit.ts'
 
 const QUOTE = 2_000n
@@ -157,5 +157,34 @@ describe('a call that is paid by a voucher', () => {
     const next = await subject.post(SKY, { payment: await subject.voucher(2n * CHARGE) })
     expect([next.status, chargedTo(next)]).toEqual([200, CHARGE])
     expect(await calls(subject)).toHaveLength(3)
+  })
+
+  test('that begins while another one is bound to its voucher is not worked on (contract 1.83)', async () => {
+    const [stored, isStored] = [door(), door()]
+    let isSlow = false
+    let answered = 0
+    const subject = await seller(
+      async () => (answered++, wholeAnswer()),
+      (good) => ({
+        async openCall(...given) {
+          if (!isSlow) return await good.openCall(...given)
+          isStored.open()
+          await stored.passed
+          return await good.openCall(...given)
+        },
+      }),
+    )
+    await subject.post(SKY, { payment: await subject.voucher(0n) })
+    const challenge = decodeHeader((await subject.post(FOX, { path: GENERATIONS })).headers.get('payment-required'))
+    isSlow = true
+    // A picture is a job: its call is stored before the work.
+    const painting = await subject.buyer.sign(challenge.accepts[0], CHARGE)
+    const picture = subject.post(FOX, { path: GENERATIONS, payment: painting })
+    await isStored.passed
+    const chat = subject.post(SKY, { payment: await subject.voucher(CHARGE) })
+    await subject.clock.settle()
+    stored.open()
+    for (let turn = 0; turn < 40; turn++) await subject.clock.advance(200)
+    expect([(await picture).status, (await chat).status, answered]).toEqual([200, 402, 1])
   })
 })
