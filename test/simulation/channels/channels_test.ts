@@ -5,7 +5,7 @@ import { channelCampaign, channelReplay } from './campaign.ts'
 import { CHANNELS, channelFlags } from './rules.ts'
 
 const SEED = 7
-const RUNS = scaled(100, 10_000)
+const RUNS = scaled(50, 2_000)
 /** Within so many runs a rule that is off must be missed. */
 const ENOUGH = 5_000
 

@@ -218,10 +218,16 @@ function withoutClaim<C extends ContractCall>(call: C): C {
 /** A claim of everything that was signed, in place of what was charged. */
 function greedy<C extends ContractCall>(call: C): C {
   const { functionName, args } = decodeFunctionData({ abi, data: call.data })
-  if (functionName !== 'claimWithSignature') return call
+  if (functionName !== 'multicall') return call
+  return { ...call, data: encodeFunctionData({ abi, functionName, args: [args[0].map(greedyPart)] }) }
+}
+
+function greedyPart(data: Hex): Hex {
+  const { functionName, args } = decodeFunctionData({ abi, data })
+  if (functionName !== 'claimWithSignature') return data
   const rows = args[0].map((row) => ({ ...row, totalClaimed: row.voucher.maxClaimableAmount }))
   const signature = AUTHORIZER.sign(digests.claims(claimRowsOf(rows)))
-  return { ...call, data: encodeFunctionData({ abi, functionName, args: [rows, signature] }) }
+  return encodeFunctionData({ abi, functionName, args: [rows, signature] })
 }
 
 /** Changes what a view of the contract answers. */
