@@ -1,7 +1,7 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve, @x402/hono and Portkey, measured in one run. It prints
- * and never asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, vouchers, clip,
- * signatures, start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of blocking
+ * and never asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, vouchers, gas,
+ * clip, signatures, start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of blocking
  * whose name contains it; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -16,6 +16,7 @@ import { ask, type Challenge, type Gateway, signed, transfers, wallets } from '.
 import type { Cpu, Given, Ready } from './contestant.ts'
 import { chat } from './chat.ts'
 import { clip } from './clip.ts'
+import { gas } from './gas.ts'
 import { inProcess } from './in_process.ts'
 import { signatures } from './signatures.ts'
 import { start } from './start.ts'
@@ -66,7 +67,19 @@ const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402
 
 /** What is run only when it is named: it takes long, and compares with nothing. */
 const NAMED = ['blocking']
-const PARTS = ['challenges', 'paid', 'market', 'chat', 'vouchers', 'clip', 'signatures', 'start', 'cpu', ...NAMED]
+const PARTS = [
+  'challenges',
+  'paid',
+  'market',
+  'chat',
+  'vouchers',
+  'gas',
+  'clip',
+  'signatures',
+  'start',
+  'cpu',
+  ...NAMED,
+]
 const { values: options, positionals } = parseArgs({
   options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
   allowPositionals: true,
@@ -458,6 +471,7 @@ try {
   if (isWanted('cpu')) await inProcess(options.quick ? 150 : 500)
   if (isWanted('vouchers'))
     await vouchers({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
+  if (isWanted('gas')) await gas()
   if (isWanted('chat')) await chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children })
 } finally {
   load.stop()
