@@ -261,6 +261,8 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
           return { kind: 'unknown', reason: 'the deposit is not in the balance that the node shows' }
         if (isShort)
           return { kind: 'refused', reason: `${PREFIX}insufficient_balance: the channel has ${state.balance}` }
+        // Whoever waits for it has given up, and asks for its fate.
+        if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
         const { ceiling, signature } = parsed
         const next = { ...state, charged: state.charged + due, ceiling, signature }
         if (await states.replace(before, next, at.now))
@@ -291,7 +293,10 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
 
   type Funded = { readonly kind: 'funded'; readonly state: ChannelState; readonly isLanded?: boolean }
 
-  /** The channel with its deposit, where there is one, confirmed on chain. What is known is enough while it is new. */
+  /**
+   * The channel with its deposit, where there is one, confirmed on chain. What is known is enough while it is new. A
+   * deposit that can never be in it is not needed where the balance covers the charge without it.
+   */
   async function fundedState(
     parsed: Channeled,
     before: ChannelState | undefined,
@@ -305,24 +310,28 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
       const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
       return { kind: 'funded', state: { ...withMirror(state, mirror, now), deposit: noted } }
     }
+    const covers = (mirror: Mirror) => (before?.charged ?? mirror.claimed) + due <= claimable(mirror, now)
     if (deposit) {
       const seen = await depositSeen(parsed, deposit, { lagSeconds, signal })
       if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
       const noted = before?.deposit?.nonce === deposit.nonce ? before.deposit.transaction : undefined
       if (seen.used) return { ...funded(seen.mirror, noted), isLanded: true }
       if (endOf(deposit) <= now)
-        return { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
+        return covers(seen.mirror)
+          ? { ...funded(seen.mirror), isLanded: true }
+          : { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
       if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
     }
     const sent = deposit && (await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now))
     if (sent?.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
     const transaction = sent?.kind === 'mined' && sent.receipt.success ? sent.receipt.transactionHash : undefined
     if (deposit && !transaction) {
-      const isIn = await isUsed(channel.payer, deposit)
-      if (isIn !== true && (sent?.kind !== 'mined' || sent.hasOtherNonces || typeof isIn === 'object'))
+      const seen = await depositSeen(parsed, deposit, { lagSeconds })
+      const isIn = 'kind' in seen ? undefined : seen.used
+      if (!isIn && (sent?.kind !== 'mined' || sent.hasOtherNonces || isIn === undefined))
         return { kind: 'unknown', reason: 'the deposit was sent, and may still be mined' }
-      if (isIn !== true)
-        return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
+      if ('mirror' in seen && (isIn || covers(seen.mirror))) return { ...funded(seen.mirror), isLanded: true }
+      return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
     }
     const mirror = await readMirror(channelId)
     return 'kind' in mirror ? { kind: 'unknown', reason: mirror.reason } : funded(mirror, transaction)
@@ -331,6 +340,7 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return { kind: 'unknown', reason: parsed.reason }
+    const voucher = parsed
     const { base, deposit, channelId } = parsed
     const { now, signal } = at
     const state = await states.get(channelId, now)
@@ -342,14 +352,23 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
       if (state && isFresh(state, now) && covers(state)) return { kind: 'open' }
       const mirror = await readMirror(channelId, signal)
       if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
-      return covers(mirror) ? { kind: 'open' } : { kind: 'dead' }
+      return covers(mirror) ? { kind: 'open' } : await dead(mirror)
     }
     const seen = await depositSeen(parsed, deposit, { lagSeconds: 0, signal })
     if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
     // The token accepts it before `validBefore`, not in that second. What has landed is settled by the next attempt.
-    const isOver = BigInt(seen.time) >= deposit.validBefore
-    const isDead = seen.used ? !covers(seen.mirror) : isOver
-    return isDead ? { kind: 'dead' } : { kind: 'open' }
+    const isOver = seen.used || BigInt(seen.time) >= deposit.validBefore
+    if (!isOver || covers(seen.mirror)) return { kind: 'open' }
+    return seen.used ? await dead(seen.mirror) : { kind: 'dead' }
+
+    /** Whoever still settles it, by what it has read before, finds another record and reads again. */
+    async function dead(mirror: Mirror): Promise<Fate> {
+      const noted = await states.mirror(channelId, mirror, now)
+      const isNoted = noted ?? (await states.replace(undefined, newState(voucher, mirror, now), now))
+      if (!isNoted) return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
+      const isPaid = noted && base < noted.charged
+      return isPaid ? { kind: 'paid', receipt: receiptOf(voucher, noted, due) } : { kind: 'dead' }
+    }
   }
 
   function receiptOf({ deposit, config: channel }: Channeled, state: ChannelState, due: bigint): Receipt {

@@ -10,7 +10,8 @@ const DELAY_MS = 900_000
 
 async function bought() {
   let views = [[50_000n, 0n], [0n, 0n], [0n]]
-  const chain = voucherChain(memoryStorage(), [], () => views)
+  const storage = memoryStorage()
+  const chain = voucherChain(storage, [], () => views)
   const [terms] = chain.terms(T)
   if (!terms) throw new Error('it sells nothing')
   const offer = offerOf(terms, { amount: usdc(10_000n), maxTimeoutSeconds: 600 })
@@ -19,8 +20,36 @@ async function bought() {
   expect(await chain.settle(await sign(offer, 0n), offer, at(T))).toMatchObject({ kind: 'settled' })
   const second = await sign(offer, 10_000n)
   const settle = (now: number) => chain.settle(second, offer, at(now))
-  return { chain, offer, second, at, settle, show: (next: bigint[][]) => (views = next) }
+  return { chain, storage, offer, second, at, settle, show: (next: bigint[][]) => (views = next) }
 }
+
+test('who settles by what was read before finds that the payment was declared dead, and charges nothing', async () => {
+  const { storage, second, offer, at } = await bought()
+  let declare = async () => {}
+  // Another replica, whose write comes late.
+  const slow = voucherChain({
+    ...storage,
+    isShared: true,
+    async moveRecord(...given) {
+      await declare()
+      return await storage.moveRecord(...given)
+    },
+  })
+  const other = voucherChain({ ...storage, isShared: true }, [], () => [[10_000n, 10_000n], [0n, 0n], [0n]])
+  declare = async () => {
+    declare = async () => {}
+    expect(await other.fate(second, offer, at(T + 400_000))).toEqual({ kind: 'dead' })
+  }
+  await slow.settle(second, offer, at(T + 1_000))
+  expect(await other.fate(second, offer, at(T + 400_000))).not.toMatchObject({ kind: 'paid' })
+})
+
+test('a settlement that nobody waits for any more charges nothing', async () => {
+  const { chain, offer, second, at } = await bought()
+  const late = { ...at(T), signal: AbortSignal.abort() }
+  expect(await chain.settle(second, offer, late)).toMatchObject({ kind: 'unknown' })
+  expect(await chain.fate(second, offer, at(T))).toEqual({ kind: 'open' })
+})
 
 test('what was taken back is not charged any more, however long the result has waited (contract 1.89)', async () => {
   const { chain, offer, second, at, settle, show } = await bought()
