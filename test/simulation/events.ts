@@ -139,7 +139,8 @@ function pollSomehow(world: World, { lives }: Habits): void {
   if (draw < 0.5)
     return void poll(world, process, { id, signed: chance.pick(signed.filter(({ buyer }) => buyer === opener.buyer)) })
   const product = chance.isLucky(0.15) ? chance.pick(setup.products) : opener.product
-  poll(world, process, { id, signed: world.sign(opener.buyer, product, chance.pick(lives)) })
+  const amount = setup.rule.isByUse ? ledgerRows.dueOf(id) : undefined
+  poll(world, process, { id, signed: world.sign(opener.buyer, product, chance.pick(lives), amount) })
 }
 
 function pollWithAny(world: World): void {
@@ -166,6 +167,8 @@ function cancel(world: World): void {
 }
 
 function submit(world: World): void {
+  // Nobody but the gateway can send what was signed for its account.
+  if (world.setup.rule.isByUse) return
   const open = world.signed.filter(world.isSpendable)
   if (open.length === 0) return
   const signed = world.chance.pick(open)

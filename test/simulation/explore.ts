@@ -75,7 +75,11 @@ function quiet(world: World): void {
   finish(world)
   if (!ledgerRows.violation) ledgerRows.judgeGifts()
   for (const id of ledgerRows.calls) if (!ledgerRows.violation) settleUp(world, process, id)
-  const presented = world.signed.filter((signed) => signed.isPresented && world.isSpendable(signed))
+  // Signed for what a call came to, it orders nothing else.
+  const isOfProduct = ({ amount, product }: Signed) => amount === product.offer.amount
+  const presented = world.signed.filter(
+    (signed) => signed.isPresented && isOfProduct(signed) && world.isSpendable(signed),
+  )
   for (let tries = 0; tries < 2 && presented.length > 0 && !ledgerRows.violation; tries++)
     useAgain(world, process, presented.splice(chance.below(presented.length), 1))
 }
@@ -116,7 +120,8 @@ function settleUp(world: World, process: Process, id: string): void {
     ({ key, buyer, isPresented }) =>
       isPresented && buyer === opener.buyer && ledgerRows.moved(key) !== undefined && ledgerRows.servedBy(key).has(id),
   )
-  for (const signed of [...spent, opener, world.sign(opener.buyer, opener.product, 600)]) {
+  const amount = world.setup.rule.isByUse ? ledgerRows.dueOf(id) : undefined
+  for (const signed of [...spent, opener, world.sign(opener.buyer, opener.product, 600, amount)]) {
     const actor = poll(world, process, { id, signed })
     finish(world)
     if (ledgerRows.violation || actor.reply?.status === 200) return

@@ -45,6 +45,8 @@ export type Ledger = {
   /** How a call is called in traces. */
   nameOf(id: string): string
   row(id: string): Call | undefined
+  /** What a poll asks for. */
+  dueOf(id: string): bigint
   /** Transaction in which an authorization moved money. */
   moved(key: string): string | undefined
   /** Calls for which an authorization was sent, or which it served when its payer landed it. */
@@ -93,8 +95,9 @@ export function ledgerRows(world: World): Ledger {
   const own = new Map<string, string | undefined>()
   const payments = new Map<string, Set<string>>()
   const spentOn = new Map<string, string>()
-  /** By key of an authorization: the call that it was claimed for. */
+  /** By key of an authorization: the call that it was claimed for, and what that call is charged. */
   const handed = new Map<string, string>()
+  const dues = new Map<string, bigint | undefined>()
   /** The claim that a payment was handed out for, by identity: the same authorization may be handed out twice. */
   const claims = new WeakMap<Payment, { readonly call: string; readonly requestedAt: number }>()
   const attempts = new Set<Attempt>()
@@ -137,7 +140,7 @@ export function ledgerRows(world: World): Ledger {
         const signed = world.byKey(key)
         return signed !== undefined && world.isSpendable(signed)
       })
-      if (isOpen) sum += other.quote
+      if (isOpen) sum += other.charge ?? other.quote
     }
     return sum
   }
@@ -180,11 +183,12 @@ export function ledgerRows(world: World): Ledger {
     const found = transfers.get(payment.tx_hash)
     const call = row(id)
     if (!call) return violate('moneyHasResult', `${actor.name} shows ${nameOf(id)}, which is not stored`)
+    if (isOfNothing(call)) return
     if (!found)
       return violate('resultHasMoney', `${actor.name} shows ${nameOf(id)} for a transaction that does not exist`)
     const { transfer } = found
     const isRight =
-      transfer.to === call.offer.payTo.toLowerCase() && transfer.value === call.quote && transfer.from === call.payer
+      transfer.to === call.offer.payTo.toLowerCase() && isPriceOf(call, transfer) && transfer.from === call.payer
     if (!isRight)
       return violate(
         'resultHasMoney',
@@ -234,10 +238,14 @@ export function ledgerRows(world: World): Ledger {
       return
     }
     const { transaction = '', amount } = call.receipt ?? {}
+    if (isOfNothing(call)) {
+      if (paid.length > 0) violate('trueLedger', `${nameOf(id)} was charged nothing, and money moved`)
+      return
+    }
     const found = transfers.get(transaction)
     if (!found) return violate('trueLedger', `the receipt of ${nameOf(id)} is of no transaction`)
     const { key, transfer } = found
-    const isRight = transfer.value === call.quote && transfer.from === call.payer && amount === String(call.quote)
+    const isRight = isPriceOf(call, transfer) && transfer.from === call.payer && amount === String(transfer.value)
     if (!isRight) return violate('trueLedger', `the receipt of ${nameOf(id)} is of another transfer`)
     if (call.result === null) return violate('moneyHasResult', `${nameOf(id)} is settled and has no result`)
     const before = settled.get(transaction)
@@ -254,6 +262,10 @@ export function ledgerRows(world: World): Ledger {
     },
     nameOf,
     row,
+    dueOf(id) {
+      const call = row(id)
+      return call?.charge || call?.quote || 1n
+    },
     moved: (key) => movedIn.get(key),
     handedOut: (key) => handed.get(key),
     servedBy: (key) => new Set([...(sends.get(key) ?? []), own.get(key) ?? '']),
@@ -291,7 +303,11 @@ export function ledgerRows(world: World): Ledger {
       world.say(() => `   -> ${claim.kind} ${key}${claim.kind === 'retry' && claim.sent ? ', sent before' : ''}`)
       if (!given) return claim
       claims.set(given.payment, { call: id, requestedAt: at.now })
+      const before = handed.get(given.key) ?? id
+      if (before !== id && row(before)?.paymentStatus === 'settled')
+        violate('oneCall', `${key} has paid for ${nameOf(before)}, and is handed out for ${nameOf(id)}`)
       handed.set(given.key, id)
+      dues.set(given.key, 'charge' in claim ? claim.charge : undefined)
       if (at.now < given.expiresAt) tried.add(id)
       return claim
     },
@@ -338,6 +354,9 @@ export function ledgerRows(world: World): Ledger {
       transfers.set(transfer.transaction, { key, transfer })
       movedIn.set(key, transfer.transaction)
       world.say(() => `   ${listed} moves money`)
+      const due = dues.get(key)
+      if (by === 'gateway' && due !== undefined && due !== transfer.value)
+        violate('trueLedger', `${listed} moves ${transfer.value}, and its call used ${due}`)
       for (const id of sends.get(key) ?? []) pay(id, key)
       if (sends.has(key) || by === 'gateway') return
       const bound = peek(world.storage.callOf(key, world.now)) as Call | undefined
@@ -387,7 +406,8 @@ export function ledgerRows(world: World): Ledger {
       const payers = new Set<string>([...transfers.values()].map(({ transfer }) => transfer.from))
       for (const [key, read] of answers) {
         const signed = world.byKey(key)
-        const spare = read.size - (movedIn.has(key) ? 1 : 0)
+        const paid = row(handed.get(key) ?? '')
+        const spare = read.size - (movedIn.has(key) || (paid && isOfNothing(paid)) ? 1 : 0)
         if (!signed || spare <= 0) continue
         const { wallet } = signed.buyer
         if (!fugitives.has(wallet))
@@ -427,6 +447,14 @@ export function ledgerRows(world: World): Ledger {
     },
   }
 }
+
+/** Whether it is settled without a transaction, because it used nothing. */
+const isOfNothing = ({ charge, receipt, paymentStatus }: Call): boolean =>
+  paymentStatus === 'settled' && charge === 0n && receipt?.transaction === '' && receipt.amount === '0'
+
+/** What was used, where the call says so; never more than the quote. */
+const isPriceOf = ({ charge, quote }: Call, { value }: MemoryTransfer): boolean =>
+  value === (charge ?? quote) && value <= quote
 
 /** What a wallet that has never settled anything may have open after the reply (contract 1.47). */
 const STRANGERS = { calls: 2, units: 50_000n } as const

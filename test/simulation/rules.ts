@@ -27,6 +27,8 @@ export type Switch = Rule & {
   readonly seed?: number
 }
 
+const BY_USE_RULE = { isHarsh: true, isByUse: true } as const
+
 export const featureFlags: readonly Switch[] = [
   {
     name: 'a poll binds the authorization that it spends',
@@ -41,7 +43,7 @@ export const featureFlags: readonly Switch[] = [
   },
   {
     name: 'a claim is ended only with its own token',
-    seed: 703,
+    seed: 8,
     breaks: ['onePayment', 'oneCall'],
     storage: () =>
       ruledStorage({
@@ -168,6 +170,29 @@ export const featureFlags: readonly Switch[] = [
           return isStale ? { answer: false, writes: [] } : decideFinish(call, seen, at)
         },
       }),
+  },
+  {
+    name: 'what was used is charged, and no more',
+    breaks: ['trueLedger', 'resultHasMoney'],
+    ...BY_USE_RULE,
+    chain: (chain) => ({
+      ...chain,
+      settle: (payment, offer, { now, signal }) => chain.settle(payment, offer, { now, signal }),
+    }),
+  },
+  {
+    name: 'an authorization that was charged nothing has paid for its call, and for no other',
+    breaks: ['oneCall'],
+    ...BY_USE_RULE,
+    storage: () => {
+      const isLet = (call: Pick<Row, 'workStatus' | 'paymentStatus' | 'leaseExpiresAt'>, now: number) =>
+        isFree(call, now) || ('charge' in call && call.charge === 0n && call.paymentStatus === 'settled')
+      return ruledStorage({
+        isFree: isLet,
+        decideOpen: (opening, seen, at) =>
+          decideOpen(opening, seen.bound && isLet(seen.bound, at.now) ? { ...seen, bound: undefined } : seen, at),
+      })
+    },
   },
   {
     name: 'paid needs our own transfer',

@@ -3,8 +3,9 @@
  * about eight minutes on two cores of their own. `--replay SEED` tells one run; `--without "rule"` does either with
  * that rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away,
  * clocks that differ, a node that answers 429, wallets that take their money away, with chat and streams among what is
- * sold; `--storage sqlite` or `postgres` does either on that storage. `--channels` plays the scheme
- * `batch-settlement`: channels with deposits, withdrawals, claims and backups. Ends with 1 when a law was broken.
+ * sold; `--storage sqlite` or `postgres` does either on that storage. `--use` has buyers by `upto`, who
+ * pay what was used. `--channels` plays the scheme `batch-settlement`: channels with deposits, withdrawals, claims and
+ * backups. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
@@ -14,7 +15,7 @@ import { channelCampaign, channelReplay } from './channels/campaign.ts'
 import { CHANNELS, channelFlags } from './channels/rules.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, IN_BAD_WEATHER, type Rule } from './setup.ts'
+import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule } from './setup.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
 
 const { values } = parseArgs({
@@ -28,11 +29,13 @@ const { values } = parseArgs({
     rules: { type: 'boolean', default: false },
     harsh: { type: 'boolean', default: false },
     channels: { type: 'boolean', default: false },
+    use: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
 
 function ruleNamed(name: string | undefined): Rule {
+  if (name === undefined && values.use) return BY_USE
   if (name === undefined) return values.harsh ? IN_BAD_WEATHER : AS_BUILT
   const rule = featureFlags.find((each) => each.name === name)
   if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)
@@ -79,7 +82,7 @@ async function explore(name: string, made: (plan: Plan) => Promise<Campaign<AnyR
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
-  const harsh = `${values.harsh ? ' --harsh' : ''}${values.channels ? ' --channels' : ''}`
+  const harsh = (['harsh', 'use', 'channels'] as const).flatMap((name) => (values[name] ? [` --${name}`] : [])).join('')
   if (first)
     console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
   return found.length === 0

@@ -2,7 +2,9 @@
  * What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is
  * on.
  */
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
+import type { Endpoint } from '../../core/endpoint/mod.ts'
+import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { calls } from '../../core/products/site/call_poll.ts'
 import { chat } from '../../core/products/chat/completions.ts'
@@ -45,6 +47,8 @@ export type Rule = {
    * sold.
    */
   readonly isHarsh?: boolean
+  /** Buyers pay by `upto`: they sign the quote, and what was used is moved. */
+  readonly isByUse?: boolean
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
   /** The laws that are judged; all of them unless told. */
@@ -55,6 +59,7 @@ export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payT
 
 export const AS_BUILT: Rule = { name: 'as built' }
 export const IN_BAD_WEATHER: Rule = { name: 'as built, in bad weather', isHarsh: true }
+export const BY_USE: Rule = { name: 'as built, in bad weather, charged by use', isHarsh: true, isByUse: true }
 
 export type Setup = {
   readonly rule: Rule
@@ -66,6 +71,19 @@ export type Setup = {
   readonly timeouts: Timeouts
   world: World | undefined
 }
+
+/** The same endpoints, where a chat answer costs what `charge` says. */
+export const chargedBy = (charge: () => Usdc): readonly Endpoint[] =>
+  ALL_ENDPOINTS.map((endpoint) =>
+    'cost' in endpoint ? { ...endpoint, cost: async () => charge() } : endpoint,
+  ) as readonly Endpoint[]
+
+function endpointsOf({ isHarsh, isByUse }: Rule, charge: () => Usdc): readonly Endpoint[] {
+  if (isByUse) return chargedBy(charge)
+  return isHarsh ? ALL_ENDPOINTS : ENDPOINTS
+}
+
+export const cashOf = ({ isByUse }: Rule): MemoryChain => memoryChain({ schemes: [isByUse ? 'upto' : 'exact'] })
 
 const MAX_PROCESSES = 6
 
@@ -82,11 +100,11 @@ export function setup(rule: Rule): Setup {
     if (!made.world) throw new Error('there is no world')
     return made.world
   }
-  made.world = beforeAnyRun()
+  made.world = beforeAnyRun(rule)
   const open = (index: number) =>
     gateway({
       ports: portsOf(index, world),
-      endpoints: rule.isHarsh ? ALL_ENDPOINTS : ENDPOINTS,
+      endpoints: endpointsOf(rule, () => usdc(world().charge())),
       label: 'model',
       pollKeys: [POLL_SECRET],
       workerId: ownerOf(index),
@@ -100,11 +118,11 @@ export function setup(rule: Rule): Setup {
 }
 
 /** As much of a world as a quote needs. */
-function beforeAnyRun(): World {
+function beforeAnyRun(rule: Rule): World {
   const processes = Array.from({ length: MAX_PROCESSES }, () => ({ skewMs: 0 }) as Process)
   const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
   const wait = () => new Promise<void>(() => {})
-  return { now: START, cash: memoryChain(), storage: memoryStorage(), processes, ask, wait } as unknown as World
+  return { now: START, cash: cashOf(rule), storage: memoryStorage(), processes, ask, wait } as unknown as World
 }
 
 /**

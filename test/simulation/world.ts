@@ -1,15 +1,17 @@
 /** The world of one run: a storage, a chain with weather, buyers, and the scheduler under them. */
+import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
-import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
+import type { MemoryChain } from '../../adapters/chains/memory.ts'
 import { parseExact } from '../../adapters/chains/exact.ts'
+import { parseUpto } from '../../adapters/chains/lib/upto.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Offer, Payment, Storage } from '../../core/mod.ts'
-import type { Call, Chain, Identity, Settlement } from '../../core/ports/mod.ts'
+import type { Call, Chain, Identity, Settlement, SettleOptions } from '../../core/ports/mod.ts'
 import { type Ledger, ledgerRows } from './ledger.ts'
 import { chance } from './chance.ts'
 import type { Product } from './products.ts'
 import { type Actor as AnyActor, createScheduler, ownerOf, type Process, type Scheduler } from './scheduler.ts'
-import type { ChainFacts, Setup } from './setup.ts'
+import { type ChainFacts, cashOf, type Setup } from './setup.ts'
 
 export type Buyer = { readonly name: string; readonly wallet: string }
 
@@ -23,6 +25,10 @@ export type Signed = {
   readonly product: Product
   readonly identity: Identity
   readonly expiresAt: number
+  /** What it is for, in base units. */
+  readonly amount: string
+  /** Moves what the gateway has sent it for. */
+  moves?: () => Promise<unknown>
   isCancelled: boolean
   /** A gateway has seen it. */
   isPresented: boolean
@@ -52,11 +58,14 @@ type Parts = {
   limited: number
   /** Whether the vendor fails this time. */
   fails(): boolean
+  /** What a chat answer costs, in base units. */
+  charge(): bigint
   crash(process: Process): void
   boot(): Process
   /** Time passes; processes that are well have said so in the meantime. */
   pass(ms: number): void
-  sign(buyer: Buyer, product: Product, lifeSeconds: number): Signed
+  /** `amount`: another price than that of the product, in base units. */
+  sign(buyer: Buyer, product: Product, lifeSeconds: number, amount?: bigint): Signed
   signedIn(payment: Payment): Signed
   byKey(key: string): Signed | undefined
   /** Whether the chain would still take it. */
@@ -67,7 +76,7 @@ type Parts = {
 
 export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced: boolean }): World {
   const dice = chance(seed)
-  const cash = memoryChain()
+  const cash = cashOf(setup.rule)
   const byKey = new Map<string, Signed>()
   const bySignature = new Map<unknown, Signed>()
   const often = (...shares: readonly number[]) => dice.pick(shares)
@@ -99,23 +108,39 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
   const isLimited = () => world.limited > 0 && !world.isCalm && dice.isLucky(world.limited)
 
   /** Whatever is put on the wire is booked before it can land. */
-  async function settle(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Settlement> {
+  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
     const signed = world.signedIn(payment)
     if (isLimited()) return { kind: 'unknown', reason: TOO_MANY }
     const isFunded =
-      signed.product.offer.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(offer.amount)
-    if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded)
+      signed.amount === offer.amount && cash.balanceOf(signed.buyer.wallet) >= BigInt(at.charge ?? offer.amount)
+    if (world.isDown || at.signal.aborted || !world.isSpendable(signed) || !isFunded || at.charge === 0n)
       return await cash.settle(payment, offer, at)
     const weather = world.isCalm ? 'normal' : drawOutcome()
     world.say(() => `   the weather for ${signed.name} is ${weather}`)
     if (weather === 'refused') return { kind: 'refused', reason: 'the node refuses' }
     world.ledgerRows.sending(world.active, payment, signed)
     if (weather === 'late') world.mempool.push(signed)
+    const charged = () => cash.settle(payment, offer, at)
+    if (setup.rule.isByUse) signed.moves = charged
     if (weather === 'late' || weather === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
+    const lost: Settlement = { kind: 'unknown', reason: 'no receipt in time' }
+    if (setup.rule.isByUse) {
+      const settled = await charged()
+      const { transaction } = settled.kind === 'settled' ? settled.receipt : { transaction: '' }
+      noteTransfer(
+        'gateway',
+        signed,
+        cash.transfers.findLastIndex((each) => each.transaction === transaction),
+      )
+      return weather === 'normal' ? settled : lost
+    }
     world.land('gateway', signed)
-    return weather === 'landed'
-      ? { kind: 'unknown', reason: 'no receipt in time' }
-      : await cash.settle(payment, offer, at)
+    return weather === 'normal' ? await charged() : lost
+  }
+
+  function noteTransfer(by: 'gateway' | 'payer', signed: Signed, index: number): void {
+    const transfer = cash.transfers[index]
+    if (transfer) world.ledgerRows.landed(by, signed, transfer)
   }
 
   function drawOutcome(): 'normal' | 'refused' | 'landed' | 'late' | 'dropped' {
@@ -143,6 +168,8 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
     limited: 0,
 
     fails: () => !world.isCalm && dice.isLucky(climate.vendorFailures),
+
+    charge: () => dice.pick([0n, 0n, 1n, 700n, 8_000n, 1_000_000n]),
 
     crash: (process) => crash(process, { isSingle: world.isSingle }),
 
@@ -186,12 +213,13 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       }
     },
 
-    sign(buyer, product, lifeSeconds) {
+    sign(buyer, product, lifeSeconds, amount = BigInt(product.offer.amount)) {
       const validBefore = BigInt(Math.floor(world.now / 1000) + lifeSeconds)
-      const payment = cash.sign(product.offer, { from: buyer.wallet, now: world.now, validBefore })
-      const exact = parseExact(payment, product.offer)
-      if (exact.kind === 'refused') throw new Error(exact.reason)
-      const { key, expiresAt } = exact
+      const offer = { ...product.offer, amount: String(amount) }
+      const payment = cash.sign(offer, { from: buyer.wallet, now: world.now, validBefore })
+      const parsed = setup.rule.isByUse ? parseUpto(payment, offer) : parseExact(payment, offer)
+      if (parsed.kind === 'refused') throw new Error(parsed.reason)
+      const { key, expiresAt } = parsed
       const identity: Identity = { kind: 'known', payer: buyer.wallet, key, expiresAt }
       const name = `${buyer.name[0]}${world.signed.length}`
       const header = btoa(JSON.stringify(payment))
@@ -204,6 +232,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
         product,
         identity,
         expiresAt,
+        amount: offer.amount,
         isCancelled: false,
         isPresented: false,
       }
@@ -226,9 +255,11 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
 
     land(by, signed) {
       const before = cash.transfers.length
-      cash.submit(signed.payment)
-      const transfer = cash.transfers[before]
-      if (transfer) world.ledgerRows.landed(by, signed, transfer)
+      if (signed.moves) void signed.moves()
+      else cash.submit(signed.payment)
+      // What is charged by use is settled, which takes promises; no process runs meanwhile.
+      if (signed.moves) drainMicrotasks()
+      noteTransfer(by, signed, before)
     },
   }
   const world: World = Object.assign(scheduler, parts)

@@ -213,8 +213,8 @@ function pollSomehow(world: World, habits: Habits): void {
 
 /** What the 402 of a poll asks for. */
 export function dueOf(world: World, id: string): bigint {
-  const { charge = null, quote = 1n } = world.ledger.row(id) ?? {}
-  return charge === null || charge === 0n ? quote : charge
+  const { charge = null, quote = 1n, paymentStatus } = world.ledger.row(id) ?? {}
+  return charge === null || charge === 0n || paymentStatus === 'settled' ? quote : charge
 }
 
 function hangUp(world: World): void {
@@ -282,8 +282,10 @@ function askRefund(world: World): void {
 function sendDeposit(world: World): void {
   const deposits = world.signed.filter(({ deposit, isPresented }) => deposit && isPresented)
   if (deposits.length === 0) return
-  const { name, deposit } = world.chance.pick(deposits)
+  const { name, deposit, client } = world.chance.pick(deposits)
   world.say(() => `somebody sends the deposit of ${name}`)
+  // It may have been meant for another channel.
+  if (world.clients.some((other) => other !== client && other.buyer === client.buyer)) world.ledger.fled(client)
   if (deposit) world.ledger.mined('stranger', deposit.call)
 }
 

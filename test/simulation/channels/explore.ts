@@ -31,12 +31,13 @@ export function explore(
   const habits = habitsOf(world)
   const last = 40 + chance.below(100)
   for (world.step = 1; world.step <= last && !ledger.violation; world.step++) step(world, habits)
-  if (!ledger.violation) quiet(world, { isLongLived: habits.lives.every((life) => life > 3_600) })
+  if (!ledger.violation)
+    quiet(world, { isTimely: habits.lives.every((life) => life > 3_600) && habits.jumps.every((ms) => ms < 60_000) })
   return { seed, steps: world.step, violation: ledger.violation, lines: world.lines }
 }
 
 /** The node answers, wallets are full, time passes: everything can be collected, bought again, and claimed. */
-function quiet(world: World, { isLongLived }: { readonly isLongLived: boolean }): void {
+function quiet(world: World, { isTimely }: { readonly isTimely: boolean }): void {
   const { chance, ledger, clients, contract } = world
   world.say(() => '── all is well again')
   world.isCalm = true
@@ -56,7 +57,7 @@ function quiet(world: World, { isLongLived }: { readonly isLongLived: boolean })
     claim(world, process)
     finish(world)
   }
-  if (!ledger.violation && isLongLived) ledger.judgeGifts()
+  if (!ledger.violation && isTimely) ledger.judgeGifts()
   collectAll(world, process)
   for (const client of clients) if (!ledger.violation) buyAgain(world, process, client)
   if (!ledger.violation) claimAll(world, process)

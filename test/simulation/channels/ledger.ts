@@ -18,7 +18,7 @@ export const LAWS = {
   oneCharge: 'a base of a channel is charged once, and for one call',
   monotone: 'what a channel was charged never sinks',
   chargeHasResult: 'a channel is charged only for a stored result, and at most its price',
-  resultHasCharge: 'a result is titleOf only when a channel was charged for it, and the receipt says how much',
+  resultHasCharge: 'a result is shown only when a channel was charged for it, and the receipt says how much',
   depositHasResult: 'a deposit is sent only for a stored result',
   noSecondSignature: 'nobody is asked to sign again for a call that a channel was charged for',
   nothingStuck: 'a buyer who follows the corrections can collect what it ordered, and buy again',
@@ -109,6 +109,9 @@ export function channelLedger(world: World): ChannelLedger {
   /** By key of the payment: the answers that were read whole for it. */
   const answers = new Map<string, { readonly client: Client; readonly works: Set<string> }>()
   const fugitives = new Set<string>()
+  /** The step at which the ledger knew that a call was paid; and calls that were given away (decision 16). */
+  const paidAt = new Map<string, number>()
+  const unresolved = new Set<string>()
   let wasRestored = false
   let violation: Violation | undefined
   let counter = 0
@@ -227,11 +230,12 @@ export function channelLedger(world: World): ChannelLedger {
   }
 
   /** A poll with a voucher for the price of its call, or for what it came to, that asks for another one. */
-  function judgeRefusal({ name, kind, call: id, signed }: Actor, reply: Reply): void {
+  function judgeRefusal({ name, kind, call: id, signed, began }: Actor, reply: Reply): void {
     if (kind !== 'poll' || reply.status !== 402 || id === undefined || !signed || world.isFlaky || wasRestored) return
     const { quote, charge: due } = row(id) ?? {}
     const amount = BigInt(signed.payment.accepted.amount)
-    if (moveOfCall.has(id) && (amount === quote || amount === due))
+    const wasPaid = (paidAt.get(id) ?? Number.POSITIVE_INFINITY) < began
+    if (wasPaid && (amount === quote || amount === due))
       violate('noSecondSignature', `${name} gets 402, and ${nameOf(id)} was charged`)
   }
 
@@ -246,7 +250,7 @@ export function channelLedger(world: World): ChannelLedger {
     answers.set(key, read)
     if (call === undefined || works.length === 0) return
     const status = row(call)?.paymentStatus
-    if (!moveOfCall.has(call) && status !== 'unresolved')
+    if (!moveOfCall.has(call) && !unresolved.has(call))
       violate('resultHasCharge', `${actor.name} shows ${nameOf(call)}, which is ${status}`)
   }
 
@@ -274,6 +278,8 @@ export function channelLedger(world: World): ChannelLedger {
       claimed,
       finished(isWritten, id, outcome) {
         world.say(() => `   -> ${nameOf(id)}: ${isWritten ? 'written' : 'refused: the token is stale'}`)
+        if (outcome.kind === 'unresolved' && isWritten) unresolved.add(id)
+        if (outcome.kind === 'paid' && !paidAt.has(id)) paidAt.set(id, world.step)
         if (outcome.kind === 'paid' && !isWritten)
           violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
         return isWritten
@@ -283,6 +289,7 @@ export function channelLedger(world: World): ChannelLedger {
         note(id, key, payment)
         handed.set(key, { call: id, charge: BigInt(receipt.amount), at: written() })
         recorded(spent.record)
+        paidAt.set(id, world.step)
       },
     },
 

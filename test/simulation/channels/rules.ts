@@ -38,7 +38,7 @@ export const channelFlags: readonly ChannelRule[] = [
   {
     name: 'a record changes only from what was read',
     breaks: ['monotone', 'oneCharge', 'trueLedger'],
-    seed: 7,
+    seed: 6,
     backing: ({ storage, ...rest }) => ({
       ...rest,
       storage: {
@@ -73,6 +73,7 @@ export const channelFlags: readonly ChannelRule[] = [
   {
     name: 'a refund leaves what was charged',
     breaks: ['refundLeavesDue'],
+    seed: 8,
     backing: ({ relayer, ...rest }) => ({
       ...rest,
       relayer: { send: (call, now) => relayer.send(withoutClaim(call), now) },
