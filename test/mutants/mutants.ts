@@ -22,14 +22,24 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant(
     'an authorization opens any number of calls',
-    `if (bound && !isFree(bound, at.lostBy ?? at.now)) return`,
-    `if (false) return`,
+    `if (bound && !isFree(bound, at.lostBy ?? at.now)) return withoutWrites({ kind: 'replayed', id: bound.id }) const judged`,
+    `const judged`,
+  ),
+  mutant(
+    'an authorization opens a call, and is recorded as having paid for another one',
+    `if (bound && !isFree(bound, at.lostBy ?? at.now)) return withoutWrites({ kind: 'replayed', id: bound.id }) if (!mayMoveRecord`,
+    `if (!mayMoveRecord`,
+  ),
+  mutant(
+    'a call is recorded as paid by a channel that has moved',
+    `if (!mayMoveRecord(record, { ...spent, now: at.now })) return`,
+    `if (false as boolean && record) return`,
   ),
   mutant('the cap is not kept', `if (judged?.kind === 'over') return`, `if (false) return`),
   mutant(
     'the lost call of a reused authorization is left unfinished',
-    `writes: [...$1(bound, at.now), { kind: 'insert'`,
-    `writes: [{ kind: 'insert'`,
+    `{ atLimit: true }) }, writes: [...$1(bound, at.now), { kind: 'insert'`,
+    `{ atLimit: true }) }, writes: [{ kind: 'insert'`,
   ),
 
   // ── claiming a settlement ─────────────────────────────────────────────────────────────────────────────────────────
@@ -51,6 +61,11 @@ export const mutants: readonly Mutant[] = [
     'what is about to be sent is not marked as sent',
     `...(fresh && !isOver ? [{ kind: 'mark', key: first.key, status: 'sent' } as const] : [])`,
     ``,
+  ),
+  mutant(
+    'a dead payment of a channel is the end of its base',
+    `!(before.status === 'dead' && offered && isCumulative(offered.offer))`,
+    `offered !== undefined`,
   ),
   mutant(
     'money moves before the result is stored',

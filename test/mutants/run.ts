@@ -26,7 +26,7 @@ const STEPS: readonly (readonly string[])[] = [
   ['test/core/payment', 'test/core/call', 'test/core/gateways_test.ts'],
   ['test/adapters/storage/storage_test.ts', 'test/core/products/wallet', 'test/core/x402', 'test/core/http'],
   ['test/core/products/endpoints_test.ts', 'test/core/gateway_laws_test.ts', 'test/core/products'],
-  ['test/simulation/simulation_test.ts'],
+  ['test/simulation/channels', 'test/simulation/simulation_test.ts'],
 ]
 /** A mutant may make work go on for ever. */
 const LIMIT_MS = 600_000

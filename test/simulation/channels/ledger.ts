@@ -76,7 +76,7 @@ export type ChannelLedger = {
   sending(actor: Actor | undefined, call: ContractCall): void
   mined(by: 'gateway' | 'stranger', call: ContractCall, from?: Hex): Mined
   /** A process has taken the lease, and looks for what is due. */
-  roundBegins(process: Process): void
+  roundBegins(process: Process, lease: { readonly until: number }): void
   /** The node or the weather keeps rounds that are under way from bringing in everything. */
   spoil(): void
   roundEnds(process: Process): void
@@ -105,7 +105,10 @@ export function channelLedger(world: World): ChannelLedger {
   /** What was charged in vain: it was not claimed before a withdrawal. */
   const forfeited = new Map<Hex, bigint>()
   const mostCharged = new Map<Hex, bigint>()
-  const rounds = new Map<Process, { readonly due: ReadonlyMap<Hex, bigint>; isClean: boolean }>()
+  const rounds = new Map<
+    Process,
+    { readonly due: ReadonlyMap<Hex, bigint>; readonly until: number; isClean: boolean }
+  >()
   /** By key of the payment: the answers that were read whole for it. */
   const answers = new Map<string, { readonly client: Client; readonly works: Set<string> }>()
   const fugitives = new Set<string>()
@@ -323,14 +326,14 @@ export function channelLedger(world: World): ChannelLedger {
       return mined
     },
 
-    roundBegins(process) {
+    roundBegins(process, { until }) {
       const due = new Map<Hex, bigint>()
       const isClean = !world.isFlaky && !world.isStorageAway
       for (const { id } of world.clients) {
         const { charged = 0n } = records.get(id) ?? EMPTY
         if (world.contract.escrow(id).withdrawing > 0n) due.set(id, charged)
       }
-      rounds.set(process, { due, isClean })
+      rounds.set(process, { due, isClean, until })
     },
 
     spoil() {
@@ -340,7 +343,8 @@ export function channelLedger(world: World): ChannelLedger {
     roundEnds(process) {
       const round = rounds.get(process)
       rounds.delete(process)
-      if (!round?.isClean || world.isFlaky) return
+      // What is read after the lease is another one's to judge.
+      if (!round?.isClean || world.isFlaky || world.now > round.until) return
       for (const [id, charged] of round.due) {
         const { claimed: onChain, balance } = world.contract.escrow(id)
         const most = charged < balance ? charged : balance

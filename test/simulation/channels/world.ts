@@ -331,7 +331,7 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     const { chain, ofClaims } = chainOf(behind)
     const takeLease = async (name: string, at: { now: number; until: number }) => {
       const isOurs = await storage.lease(name, ownerOf(index), at)
-      if (isOurs) world.ledger.roundBegins(process())
+      if (isOurs) world.ledger.roundBegins(process(), at)
       return isOurs
     }
     const claims = channelClaims(ofClaims, {
