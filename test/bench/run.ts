@@ -1,8 +1,8 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve, @x402/hono and Portkey, measured in one run. It prints
  * and never asserts. `bun run bench -- chat` runs one part alone: challenges, paid, market, chat, vouchers, gas,
- * clip, signatures, start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of blocking
- * whose name contains it; `--prof DIR` for CPU profiles of the contestants.
+ * clip, signatures, start, cpu or blocking. `--quick` is for a look while developing; `--case TEXT` for the cases of
+ * blocking whose name contains it; `--prof DIR` for CPU profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
