@@ -9,6 +9,8 @@ export type InjectedWallet = {
   readonly calls: readonly string[]
   /** The next signature is refused, as by a person. */
   refuseOnce(): void
+  /** The wallet thinks about who asks until the returned function is called. */
+  holdAccounts(): () => void
 }
 
 /** Call it before the page is opened. The wallet is on another chain at first, and does not know that of the test. */
@@ -18,9 +20,11 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
   let chainId = '0x1'
   const known = new Set(['0x1'])
   let isRefusing = false
+  let held: Promise<void> | undefined
 
   async function answer({ method, params = [] }: Call): Promise<unknown> {
     calls.push(method)
+    if (method === 'eth_requestAccounts') await held
     const [first, second] = params as readonly [{ chainId: string }, string]
     if (method === 'eth_requestAccounts' || method === 'eth_accounts') return [account.address]
     if (method === 'eth_chainId') return chainId
@@ -68,7 +72,16 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
     addEventListener('eip6963:requestProvider', announce)
     announce()
   `)
-  return { address: account.address, calls, refuseOnce: () => (isRefusing = true) }
+  return {
+    address: account.address,
+    calls,
+    refuseOnce: () => (isRefusing = true),
+    holdAccounts() {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      held = promise
+      return resolve
+    },
+  }
 }
 
 const problem = (code: number, message: string) => Object.assign(new Error(message), { code })

@@ -128,6 +128,45 @@ describe('the playground', () => {
     expect(complaints).toEqual([])
   })
 
+  inBrowser('pays once for a double click on a wallet that thinks about it', async () => {
+    const { page } = await openPage(browser)
+    const wallet = await injectWallet(page, buyerKey)
+    const answer = wallet.holdAccounts()
+    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Test Wallet' }).dblclick()
+    answer()
+    await page.getByText('Transaction').waitFor()
+    const signatures = wallet.calls.filter((method) => method === 'eth_signTypedData_v4')
+    expect([signatures.length, wallet.calls.filter((method) => method === 'eth_requestAccounts').length]).toEqual([
+      1, 1,
+    ])
+  })
+
+  inBrowser(
+    'keeps a payment where something on the way answers in place of the gateway, and goes on with it',
+    async () => {
+      const { page } = await openPage(browser)
+      let isFirst = true
+      await page.route('**/api/v1/images/generations', async (route: Page) => {
+        if (!route.request().headers()['payment-signature'] || !isFirst) return await route.continue()
+        isFirst = false
+        await route.fetch()
+        await route.fulfill({ status: 404, contentType: 'text/plain', body: 'no backend' })
+      })
+      await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+      await page.getByRole('button', { name: 'Get the price' }).click()
+      await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
+      await page.getByText('The gateway answered 404').first().waitFor()
+      await page.getByRole('button', { name: 'Continue' }).click()
+      await page.getByRole('img', { name: 'The picture that was bought' }).waitFor()
+      const payments = new Set(
+        await page.evaluate(`JSON.parse(localStorage['farebox.calls']).map(({ status }) => status)`),
+      )
+      expect([...payments]).toEqual(['done'])
+    },
+  )
+
   inBrowser('buys a clip, which takes a while', async () => {
     const { page, complaints } = await openPage(browser)
     await page.goto(`${origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })

@@ -53,9 +53,9 @@ export async function readDemand(reply: Response): Promise<Demand> {
   }
 }
 
-/** The value of a PAYMENT-SIGNATURE header. */
-export const paymentHeader = (accepted: Offer, payload: unknown): string =>
-  btoa(JSON.stringify({ x402Version: 2, accepted, payload }))
+/** The value of a PAYMENT-SIGNATURE header. By `id` the same payment finds its call from any address (contract 1.40). */
+export const paymentHeader = (accepted: Offer, payload: unknown, id: string): string =>
+  btoa(JSON.stringify({ x402Version: 2, accepted, payload, extensions: { 'payment-identifier': { info: { id } } } }))
 
 /** Decodes a PAYMENT-RESPONSE; undefined for none, or for one that cannot be read. */
 export function readReceipt(header: string | null | undefined): Receipt | undefined {

@@ -12,18 +12,38 @@ const CAP = 'farebox.cap'
 const SPENT = 'farebox.spent'
 const DEFAULT_CAP = '1'
 
+/** Where a browser keeps nothing for the page, its own memory has to do. */
+const memory = new Map<string, string>()
+
+function read(name: string): string | undefined {
+  try {
+    return sessionStorage.getItem(name) ?? memory.get(name)
+  } catch {
+    return memory.get(name)
+  }
+}
+
+function write(name: string, value: string): void {
+  memory.set(name, value)
+  try {
+    sessionStorage.setItem(name, value)
+  } catch {
+    // It is in memory.
+  }
+}
+
 export const readAllowance = (): Allowance => ({
-  cap: sessionStorage.getItem(CAP) ?? DEFAULT_CAP,
-  spent: usdc(sessionStorage.getItem(SPENT) ?? '0'),
+  cap: read(CAP) ?? DEFAULT_CAP,
+  spent: usdc(read(SPENT) ?? '0'),
 })
 
-export const setCap = (cap: string): void => sessionStorage.setItem(CAP, cap)
+export const setCap = (cap: string): void => write(CAP, cap)
 
-/** Counts an amount in millionths of a USDC. What is not charged is not given back: a cap may only be too small. */
-export function spend(amount: string): void {
-  const spent = BigInt(sessionStorage.getItem(SPENT) ?? '0') + BigInt(amount)
-  sessionStorage.setItem(SPENT, spent.toString())
-}
+/** Counts an amount in millionths of a USDC. What is signed and not charged is not given back: a cap may be too small. */
+export const spend = (amount: string): void => write(SPENT, (BigInt(read(SPENT) ?? '0') + BigInt(amount)).toString())
+
+/** Gives back what was not signed. */
+export const unspend = (amount: string): void => spend(`-${amount}`)
 
 /** Why an amount may not be spent; undefined where it may. */
 export function overCap(amount: string): string | undefined {

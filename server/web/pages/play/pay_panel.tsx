@@ -1,4 +1,4 @@
-import { useCallback, useState } from 'preact/hooks'
+import { useCallback, useRef, useState } from 'preact/hooks'
 import { networkName } from '../lib/networks.ts'
 import { type Demand, usdc } from '../lib/x402.ts'
 import { useWallets } from '../wallets/use_wallets.tsx'
@@ -9,7 +9,7 @@ import type { Payer } from './purchase.ts'
 type Paying = {
   readonly demand: Demand
   readonly problem: string | undefined
-  readonly onPay: (payer: Payer) => void
+  readonly onPay: (payer: Payer) => Promise<void>
 }
 
 /** The price, the wallets that can pay it, and the limit of this visit. */
@@ -27,13 +27,22 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
   if (!offer) return <p role="alert">{demand.message}</p>
   const isOneNetwork = new Set(signable.map(({ network }) => network)).size < 2
   const offerFor = ({ family }: Wallet) => signable.find((each) => canSign(family, each))
+  /** A second click comes before the button is drawn again. */
+  const isPaying = useRef(false)
+  const [isBusy, setBusy] = useState(false)
   const pay = async (wallet: Wallet) => {
-    setWords(undefined)
     const chosen = offerFor(wallet)
+    if (!chosen || isPaying.current) return
+    isPaying.current = true
+    setBusy(true)
+    setWords(undefined)
     try {
-      if (chosen) onPay({ offer: chosen, wallet, address: await wallet.connect() })
+      await onPay({ offer: chosen, wallet, address: await wallet.connect() })
     } catch (error) {
       setWords((error as Error).message)
+    } finally {
+      isPaying.current = false
+      setBusy(false)
     }
   }
   return (
@@ -44,7 +53,7 @@ export function PayPanel({ demand, problem, onPay }: Paying) {
       {(words ?? problem) && <p role="alert">{words ?? problem}</p>}
       <div class="row wallets">
         {wallets.map((wallet) => (
-          <button type="button" class="main-action" key={wallet.id} onClick={() => pay(wallet)}>
+          <button type="button" class="main-action" key={wallet.id} disabled={isBusy} onClick={() => pay(wallet)}>
             {wallet.icon && <img src={wallet.icon} alt="" width="20" height="20" />}
             Pay with {wallet.name}
             {isOneNetwork ? '' : ` on ${networkName(offerFor(wallet)?.network ?? '')}`}

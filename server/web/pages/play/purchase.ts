@@ -1,9 +1,9 @@
 /** A purchase from its price to its result. The order of steps is that of the protocol; the page only watches. */
 import { type Demand, type Offer, paymentHeader, readDemand, readReceipt, type Receipt } from '../lib/x402.ts'
 import { NotSigned, type Wallet } from '../wallets/wallet.ts'
-import { overCap, spend } from './allowance.ts'
+import { overCap, spend, unspend } from './allowance.ts'
 import { readEvents } from './events.ts'
-import { storeCall, type StoredCall } from './stored_calls.ts'
+import { requireRoom, storeCall, type StoredCall } from './stored_calls.ts'
 import { type Order, send } from './order.ts'
 
 /** What was bought. `text` grows while it is streamed. */
@@ -48,29 +48,41 @@ export type Payer = { readonly offer: Offer; readonly wallet: Wallet; readonly a
 
 /** Signs an offer and buys. The signed payment is kept before it is sent. */
 export async function buy(order: Order, payer: Payer, watching: Watching): Promise<Bought> {
-  const payment = await sign(payer, watching)
+  const id = newId()
+  const payment = await sign(payer, id, watching)
   const { amount, network } = payer.offer
-  const now = Date.now()
-  const call: StoredCall = { id: crypto.randomUUID(), at: now, order, amount, network, status: 'signed', ...payment }
+  const call: StoredCall = { id, at: Date.now(), order, amount, network, status: 'signed', ...payment }
   storeCall(call)
-  spend(amount)
   return await resume(call, watching)
 }
 
 /** Signs again for a call whose signature ran out before its work was done. The first can no longer be charged. */
 export async function collect(call: StoredCall, payer: Payer, watching: Watching): Promise<Bought> {
   const { problem: _, ...rest } = call
-  const signed: StoredCall = { ...rest, ...(await sign(payer, watching)) }
+  const signed: StoredCall = { ...rest, ...(await sign(payer, newId(), watching)) }
   storeCall(signed)
-  spend(payer.offer.amount)
   return await resume(signed, watching)
 }
 
-async function sign({ offer, wallet, address }: Payer, watching: Watching) {
+/** What is being signed counts as spent, so that two at once stay within the limit. */
+async function sign({ offer, wallet, address }: Payer, id: string, watching: Watching) {
   const reason = overCap(offer.amount)
   if (reason) throw new NotSigned(reason)
+  requireRoom()
+  spend(offer.amount)
   watching.step('Waiting for the signature')
-  return { payment: paymentHeader(offer, await wallet.sign(offer, address)), signedAt: Date.now() }
+  try {
+    return { payment: paymentHeader(offer, await wallet.sign(offer, address), id), signedAt: Date.now() }
+  } catch (error) {
+    unspend(offer.amount)
+    throw error
+  }
+}
+
+/** Nobody can guess it. Pages without TLS have no `randomUUID`. */
+function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
 /** The result is there, or will be, and takes a new signature. */
@@ -106,7 +118,7 @@ export async function resume(call: StoredCall, watching: Watching): Promise<Boug
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))
     reply = await reached(next(latest), latest)
   }
-  if (!reply.ok) throw await failed(reply, latest, reply.status >= 500 ? latest.status : 'failed')
+  if (!reply.ok) throw await failed(reply, latest, (await isEnd(reply)) ? 'failed' : latest.status)
   const bought = await readResult(reply, watching)
   if (bought.isCut) {
     storeCall({ ...latest, status: 'signed', problem: 'the connection was lost' })
@@ -122,13 +134,27 @@ export async function resume(call: StoredCall, watching: Watching): Promise<Boug
   return bought
 }
 
+/**
+ * Whether an error ends the call, which is then not charged. What stands between page and gateway may answer in its
+ * place, with anything; the call may have been paid all the same.
+ */
+async function isEnd(reply: Response): Promise<boolean> {
+  if (reply.status >= 500) return false
+  if (reply.headers.has('payment-response')) return true
+  const body: unknown = await reply
+    .clone()
+    .json()
+    .catch(() => undefined)
+  return typeof body === 'object' && body !== null && 'error' in body
+}
+
 /** The call after a 402 to its payment, if it is to be asked for again. Otherwise rejects, and the call says why. */
 async function afterDemand(reply: Response, call: StoredCall, watching: Watching): Promise<StoredCall> {
   const demand = await readDemand(reply.clone())
   const pollUrl = demand.pollUrl ?? call.pollUrl
   const { code } = demand
   if (code === 'PAYMENT_REPLAY') {
-    if (demand.pollUrl === undefined || call.pollUrl !== undefined) throw await failed(reply, call, 'spent')
+    if (demand.pollUrl === undefined || call.pollUrl !== undefined) throw withAdvice(await failed(reply, call, 'spent'))
     return { ...call, status: 'waiting', pollUrl: demand.pollUrl }
   }
   if (code === 'PAYMENT_VERIFICATION_UNAVAILABLE') throw await failed(reply, call, call.status)
@@ -142,6 +168,9 @@ async function afterDemand(reply: Response, call: StoredCall, watching: Watching
   watching.step('The signature ran out; it can be replaced when no block takes it any more')
   return waiting
 }
+
+const withAdvice = ({ message }: Error): Error =>
+  new Error(`${message} What this payment has bought is listed under "Wallet".`)
 
 /** A Solana transaction lives for 150 blocks after its blockhash, which takes 60 to 90 seconds. */
 const SOLANA_LIFE_MS = 150_000

@@ -34,9 +34,30 @@ const MOST = 100
 export function storedCalls(): readonly StoredCall[] {
   try {
     const read: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]')
-    return Array.isArray(read) ? (read as readonly StoredCall[]) : []
+    return Array.isArray(read) ? read.filter(isCall) : []
   } catch {
     return []
+  }
+}
+
+function isCall(value: unknown): value is StoredCall {
+  const { id, at, order, amount } = (value ?? {}) as { [field in keyof StoredCall]?: unknown }
+  const hasTexts = typeof id === 'string' && typeof amount === 'string'
+  return hasTexts && typeof at === 'number' && typeof (order as { path?: unknown } | null)?.path === 'string'
+}
+
+/** Characters that a signed payment and its order may take. */
+const ROOM = 32_768
+
+/** Throws where the browser keeps nothing: a payment that is lost with the page could not be gone on with. */
+export function requireRoom(): void {
+  try {
+    localStorage.setItem(`${KEY}.room`, 'x'.repeat(ROOM))
+    localStorage.removeItem(`${KEY}.room`)
+  } catch {
+    throw new Error(
+      'Nothing was signed: this browser keeps nothing for this page, because its storage is blocked or full, so a payment could be lost with the page. Allow it or make room, or use the code below.',
+    )
   }
 }
 

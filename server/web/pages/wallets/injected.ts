@@ -14,17 +14,26 @@ type Announced = {
 export function watchInjected(found: (wallet: Wallet) => void): () => void {
   const seen = new Set<string>()
   const hear = (event: Event) => {
-    const { info, provider } = (event as CustomEvent<Announced>).detail
-    if (seen.has(info.uuid)) return
+    const { info, provider } = (event as CustomEvent<Partial<Announced> | null>).detail ?? {}
+    if (typeof info?.uuid !== 'string' || typeof provider?.request !== 'function' || seen.has(info.uuid)) return
     seen.add(info.uuid)
-    const icon = info.icon?.startsWith('data:image/') ? { icon: info.icon } : {}
-    found({ ...injected(provider), id: info.uuid, name: info.name, ...icon })
+    const { uuid: id, icon } = info
+    const isPicture = typeof icon === 'string' && icon.startsWith('data:image/')
+    found({ ...injected(provider), id, name: nameIn(info.name), ...(isPicture && { icon }) })
   }
   addEventListener('eip6963:announceProvider', hear)
   dispatchEvent(new Event('eip6963:requestProvider'))
   const { ethereum } = globalThis as { ethereum?: Provider }
   if (ethereum && seen.size === 0) found({ ...injected(ethereum), id: 'ethereum', name: 'Browser wallet' })
   return () => removeEventListener('eip6963:announceProvider', hear)
+}
+
+const MOST_NAME = 40
+
+/** Without marks that turn the text around it, and not longer than a button. */
+function nameIn(name: unknown): string {
+  const plain = typeof name === 'string' ? name.replace(/[\p{Cc}\p{Cf}]/gu, '').trim() : ''
+  return plain === '' ? 'Browser wallet' : plain.slice(0, MOST_NAME)
 }
 
 function injected(provider: Provider): Omit<Wallet, 'id' | 'name'> {
