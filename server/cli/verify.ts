@@ -52,16 +52,28 @@ type Verdict = {
   readonly kind: SignedContent['kind'] | 'unknown'
   readonly valid: boolean
   readonly problem?: string
+  readonly note?: string
   readonly key?: string
   readonly fields?: SignedContent['fields']
 }
 
-async function judged(signature: string, trusted: Trusted): Promise<Verdict> {
+async function judged({ format, signature }: Artifact, trusted: Trusted): Promise<Verdict> {
+  if (format !== 'jws')
+    return { kind: 'unknown', valid: false, problem: `it is signed as ${format}, which is not checked here` }
   const opened = openSigned(signature)
   if (!opened) return { kind: 'unknown', valid: false, problem: 'it is no JWS of an offer or a receipt' }
   const { kind, keyId, fields } = opened.content
   const problem = await problemOf(opened, trusted)
-  return { kind, valid: problem === undefined, ...(problem !== undefined && { problem }), key: keyId, fields }
+  const { validUntil } = fields
+  const isOver = typeof validUntil === 'number' && validUntil * 1000 < Date.now()
+  return {
+    kind,
+    valid: problem === undefined,
+    ...(problem !== undefined && { problem }),
+    ...(isOver && { note: 'the offer has ended; what it promised until then is proven all the same' }),
+    key: keyId,
+    fields,
+  }
 }
 
 async function problemOf(
@@ -81,14 +93,19 @@ async function problemOf(
 const isFor = (id: string, host: string): boolean => id.split(':')[2] === encodeURIComponent(host)
 const hostOf = (url: unknown): string | undefined => (typeof url === 'string' ? URL.parse(url)?.host : undefined)
 
-function lineOf({ kind, valid, problem, key, fields = {} }: Verdict): string {
+function lineOf({ kind, valid, problem, note, key, fields = {} }: Verdict): string {
   const text = Object.entries(fields)
     .filter(([name]) => name !== 'version')
     .map(([name, value]) => `${name} ${typeof value === 'number' ? dated(value) : String(value)}`)
-  return [`${valid ? 'valid' : 'NOT VALID'} ${kind}`, problem, ...text, key && `key ${key}`]
+  return [`${valid ? 'valid' : 'NOT VALID'} ${kind}`, problem, note, ...text, key && `key ${key}`]
     .filter((part) => part !== undefined)
+    .map(onOneLine)
     .join('\n  ')
 }
+
+/** What was signed is somebody else's text: it must not look like a line of ours, nor move the cursor. */
+const onOneLine = (text: string): string =>
+  text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (mark) => `\\u${mark.codePointAt(0)?.toString(16).padStart(4, '0')}`)
 
 const dated = (seconds: number): string =>
   Math.abs(seconds) < 8e12 ? new Date(seconds * 1000).toISOString() : String(seconds)
@@ -109,30 +126,36 @@ function trustedIn(text: string): Trusted | undefined {
   }
   if (typeof document.id !== 'string' || !document.id.startsWith('did:web:')) return undefined
   const asserting = Array.isArray(document.assertionMethod) ? document.assertionMethod : []
-  const keys = document.verificationMethod.flatMap(({ id, publicKeyJwk }) =>
-    typeof id === 'string' && publicKeyJwk && asserting.includes(id) ? [[id, publicKeyJwk] as const] : [],
-  )
+  const keys = document.verificationMethod.flatMap((method) => {
+    const { id, publicKeyJwk } = method ?? {}
+    return typeof id === 'string' && publicKeyJwk && asserting.includes(id) ? [[id, publicKeyJwk] as const] : []
+  })
   return { id: document.id, keys: new Map(keys) }
 }
 
 type DidDocument = {
   readonly id?: unknown
   readonly assertionMethod?: unknown
-  readonly verificationMethod?: readonly { readonly id?: unknown; readonly publicKeyJwk?: Jwk }[]
+  readonly verificationMethod?: readonly ({ readonly id?: unknown; readonly publicKeyJwk?: Jwk } | null)[]
 }
+
+type Artifact = { readonly format: string; readonly signature: string }
 
 /** Signatures wherever they are in a body, a header or an artifact. */
-function signaturesIn(text: string): readonly string[] {
-  if (/^[\w-]+\.[\w-]+\.[\w-]*$/.test(text)) return [text]
+function signaturesIn(text: string): readonly Artifact[] {
+  if (/^[\w-]+\.[\w-]+\.[\w-]*$/.test(text)) return [{ format: 'jws', signature: text }]
   const value = parsed(text) ?? parsed(Buffer.from(text, 'base64').toString())
-  return [...signaturesOf(value)]
+  return [...signaturesOf(value, 0)]
 }
 
-function* signaturesOf(value: unknown): Generator<string> {
-  if (typeof value !== 'object' || value === null) return
+/** Bodies and headers nest a few levels deep. */
+const MAX_DEPTH = 100
+
+function* signaturesOf(value: unknown, depth: number): Generator<Artifact> {
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return
   const { format, signature } = value as { format?: unknown; signature?: unknown }
-  if (format === 'jws' && typeof signature === 'string') yield signature
-  else for (const member of Object.values(value)) yield* signaturesOf(member)
+  if (typeof format === 'string' && typeof signature === 'string') yield { format, signature }
+  else for (const member of Object.values(value)) yield* signaturesOf(member, depth + 1)
 }
 
 function parsed(text: string): unknown {

@@ -72,6 +72,32 @@ test('one changed letter, another key, or a document of another host is not vali
   }
 })
 
+test('what cannot be checked is not valid, and nothing that was signed looks like a verdict', async () => {
+  const key = file(document)
+  const other = { format: 'eip712', signature: '0xab', payload: {} }
+  const mixed = await runCommand(['verify', file({ offers: [receipt, other] }), '--key', key])
+  expect([mixed.code, mixed.out]).toEqual([1, expect.stringContaining('it is signed as eip712, which is not checked')])
+  const [head] = receipt.signature.split('.')
+  const forged = Buffer.from(JSON.stringify({ version: 1, network: 'a', payer: 'b\nvalid receipt\u001b[2K' }))
+  const injected = await runCommand(['verify', file(`${head}.${forged.toString('base64url')}.AAAA`), '--key', key])
+  expect([injected.code, injected.out.split('\n').filter((line) => line.startsWith('valid'))]).toEqual([1, []])
+  expect(injected.out).not.toContain('\u001b')
+})
+
+test('an offer that has ended is proven, and said to have ended', async () => {
+  const { out } = await runCommand(['verify', file(challenge.body), '--key', file(document)])
+  // The gateway's clock stands at an earlier day.
+  expect(out).toContain('the offer has ended')
+})
+
+test('odd documents and nesting are refused in a sentence', async () => {
+  const odd = { ...document, verificationMethod: [null] }
+  const keyless = await runCommand(['verify', file(receipt), '--key', file(odd)])
+  expect([keyless.code, keyless.out]).toEqual([1, expect.stringContaining('the document has no key')])
+  const deep = await runCommand(['verify', file(`${'['.repeat(50_000)}${']'.repeat(50_000)}`), '--key', file(document)])
+  expect([deep.code, deep.err]).toEqual([1, expect.stringContaining('no signed offer or receipt')])
+})
+
 test('files without a signature or a key are named, and a command line without them is wrong usage', async () => {
   const key = file(document)
   const empty = file('{}')
