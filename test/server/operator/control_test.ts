@@ -88,6 +88,16 @@ describe('the controls', () => {
     expect((await call('GET', '/margins/images')).body).toMatchObject({ percent: '0', in_force: false })
   })
 
+  test('a wallet of Solana is removed by the spelling of the list, which is no address', async () => {
+    const { call } = operated()
+    const wallet = 'LGvEwjrK8k6toRRCckrnJ54Kbcstn6iXeezTWodzEHua'
+    await call('PUT', `/blocked/${wallet}`, {})
+    const [listed = ''] = Object.keys((await call('GET', '')).body.blocked)
+    expect((await call('DELETE', `/blocked/${listed}`)).status).toBe(204)
+    expect((await call('GET', '')).body.blocked).toEqual({})
+    expect((await call('PUT', `/blocked/${listed}`, {})).status).toBe(400)
+  })
+
   test('what cannot be set is refused with the field, the value and what is allowed, and nothing changes', async () => {
     const { call } = operated()
     for (const [path, body, ...words] of [

@@ -21,7 +21,7 @@ const LIMITS: readonly Field[] = [
   { name: 'requests_per_minute', text: 'Requests per minute', isNumber: true },
   { name: 'requests_per_day', text: 'Requests per day', isNumber: true },
 ]
-const REASON: readonly Field[] = [{ name: 'reason', text: 'Reason, for you' }]
+const REASON: readonly Field[] = [{ name: 'reason', text: 'Reason, which the wallet is told' }]
 
 const KINDS: readonly Kind[] = [
   {

@@ -27,7 +27,11 @@ function Console() {
   useEffect(() => {
     isSignedIn().then(setIn, (error: Error) => setProblem(error.message))
   }, [])
-  const leave = () => void signOut().then(() => setIn(false))
+  const leave = () =>
+    void signOut().then(
+      () => setIn(false),
+      () => setProblem('You are still signed in: the gateway did not answer. Try again, or close the browser.'),
+    )
   return (
     <>
       <a class="skip" href="#main" onClick={toMain}>
@@ -74,11 +78,13 @@ function toMain(event: Event): void {
 
 function Chosen({ page, name }: { page: string; name: string }) {
   useEffect(() => {
-    document.title = `${PAGES.find(([path]) => path === page)?.[1] ?? 'Payment'} · Farebox console`
+    const title = PAGES.find(([path]) => path === page)?.[1] ?? (page === 'payment' ? 'Payment' : 'Overview')
+    document.title = `${title} · Farebox console`
     scrollTo(0, 0)
   }, [page, name])
   if (page === 'calls') return <Calls />
-  if (page === 'payment') return <PaymentPage name={name} />
+  if (page === 'payment' && name !== '') return <PaymentPage key={name} name={name} />
+  if (page === 'payment') return <Calls />
   if (page === 'open') return <OpenCalls />
   if (page === 'health') return <Health />
   if (page === 'controls') return <ControlsPage />
@@ -94,7 +100,16 @@ function useHash(): readonly [page: string, name: string] {
     return () => removeEventListener('hashchange', update)
   }, [])
   const [, page = 'overview', name = ''] = hash.split('/')
-  return [page, decodeURIComponent(name)]
+  return [page, decoded(name)]
+}
+
+/** As it is written where it is no encoded text. */
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return name
+  }
 }
 
 function SignIn({ onDone }: { onDone: () => void }) {
