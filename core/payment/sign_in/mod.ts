@@ -78,7 +78,9 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
         )
       const uri = resource.origin + resource.path
       if (signed.uri !== uri || signed.domain !== new URL(resource.origin).host)
-        return refused(`the challenge is for ${signed.uri.slice(0, 200)}, not for ${uri}`)
+        return refused(
+          `the challenge is for ${signed.uri.slice(0, 200)} of ${signed.domain.slice(0, 100)}; it must be for ${uri} of ${new URL(resource.origin).host}`,
+        )
       if (!(await hashes.isKey(nonceText(uri, { issuedAt, requestId }), nonce)))
         return refused('the nonce of the challenge was not issued here; ask for another')
       if (!chain.terms(now).some(({ network }) => network === chainId))

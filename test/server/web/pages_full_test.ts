@@ -197,7 +197,7 @@ describe('the playground', () => {
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByLabel('Spend at most').fill('0.01')
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
-    expect(await page.getByRole('alert').textContent()).toContain('Raise the limit')
+    expect(await page.getByRole('alert').textContent()).toContain('Raise the limit, on the playground')
     expect(await page.locator('#calls').count()).toBe(0)
     await page.getByLabel('Spend at most').fill('0.5')
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()

@@ -52,5 +52,5 @@ export function overCap(amount: string): string | undefined {
   if (limit === undefined) return 'The limit of this visit is no amount of USDC: write it like 1 or 0.50.'
   const left = limit - (atomic(spent) ?? 0n)
   if (BigInt(amount) <= left) return undefined
-  return `This costs ${usdc(amount)} USDC, and of the ${cap} USDC for this visit ${usdc((left > 0n ? left : 0n).toString())} are left. Raise the limit to buy it.`
+  return `This costs ${usdc(amount)} USDC, and of the ${cap} USDC for this visit ${usdc((left > 0n ? left : 0n).toString())} are left. Raise the limit, on the playground, to buy it.`
 }

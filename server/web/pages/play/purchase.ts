@@ -1,4 +1,5 @@
 /** A purchase from its price to its result. The order of steps is that of the protocol; the page only watches. */
+import { refusal } from '../lib/refusal.ts'
 import { type Demand, type Offer, paymentHeader, readDemand, readReceipt, type Receipt } from '../lib/x402.ts'
 import { NotSigned, type Wallet } from '../wallets/wallet.ts'
 import { overCap, spend, unspend } from './allowance.ts'
@@ -218,19 +219,6 @@ async function failed(reply: Response, call: StoredCall, status: StoredCall['sta
   const isOpen = status === 'signed' || status === 'waiting'
   storeCall({ ...rest, ...(isOpen && payment && { payment }), status, problem: error.message })
   return error
-}
-
-/** Why the gateway said no, in its words. */
-export async function refusal(reply: Response): Promise<Error> {
-  const text = await reply.text()
-  try {
-    const { details, message, error } = JSON.parse(text) as { details?: unknown; message?: unknown; error?: unknown }
-    const inner = typeof error === 'object' && error !== null ? (error as { message?: unknown }).message : error
-    const words = [details, message, inner].find((each): each is string => typeof each === 'string')
-    return new Error(words ?? `The gateway answered ${reply.status}.`)
-  } catch {
-    return new Error(`The gateway answered ${reply.status}.`)
-  }
 }
 
 /** Reads what was bought, as it arrives. */

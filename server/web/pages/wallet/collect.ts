@@ -1,6 +1,7 @@
 /** Gets a result for its wallet: for a sign-in where it is paid for, and for a payment where it is not. */
+import { refusal } from '../lib/refusal.ts'
 import { readDemand } from '../lib/x402.ts'
-import { type Bought, collect as payFor, readResult, refusal, type Watching } from '../play/purchase.ts'
+import { type Bought, collect as payFor, readResult, type Watching } from '../play/purchase.ts'
 import { getAs, type SignedIn } from '../wallets/sign_in.ts'
 import { canSign } from '../wallets/wallet.ts'
 import type { WalletCall } from './history.ts'

@@ -116,14 +116,10 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
                 <td>{call.paid === null ? '' : `${usdc(call.paid.replace('.', ''))} USDC`}</td>
                 <td class="actions">
                   {call.poll_url !== null && (
-                    <button
-                      type="button"
-                      class="chip"
-                      disabled={props.isBusy}
-                      aria-label={`Show the result of ${call.model ?? call.endpoint}`}
-                      onClick={() => props.onShow(call)}
-                    >
-                      {call.paid === null && call.status === 'completed' ? 'Pay and show' : 'Show'}
+                    <button type="button" class="chip" disabled={props.isBusy} onClick={() => props.onShow(call)}>
+                      {call.paid === null && call.status === 'completed'
+                        ? `Pay ${usdc(call.price.replace('.', ''))} USDC and show`
+                        : 'Show'}
                     </button>
                   )}
                 </td>

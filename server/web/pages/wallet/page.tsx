@@ -26,7 +26,7 @@ function WalletPage() {
 
   useEffect(() => {
     void devnet().then((info) => setTestMoney(info !== undefined))
-    networksOf(CALLS).then(setNetworks, () => setProblem('The gateway did not answer. Reload the page to try again.'))
+    networksOf(CALLS).then(setNetworks, (error: Error) => setProblem(error.message))
   }, [])
 
   const run = async (working: () => Promise<void>, doing: string) => {

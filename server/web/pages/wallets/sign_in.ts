@@ -1,4 +1,5 @@
 /** Asks as a wallet, without paying: the 402 has a challenge, the wallet signs it, and the request is sent again. */
+import { refusal } from '../lib/refusal.ts'
 import type { Wallet } from './wallet.ts'
 
 /** The extension `sign-in-with-x` of a 402. */
@@ -17,10 +18,14 @@ type Challenge = {
 
 export type SignedIn = { readonly wallet: Wallet; readonly address: string }
 
-/** The networks on which this gateway knows wallets, as a list of calls says them. */
+/** The networks on which this gateway knows wallets, as a list of calls says them. Rejects with why it knows none. */
 export async function networksOf(path: string): Promise<readonly string[]> {
-  const challenge = await challengeIn(await fetch(path))
-  return challenge?.supportedChains.map(({ chainId }) => chainId) ?? []
+  const reply = await fetch(path).catch(() => {
+    throw new Error('The gateway did not answer. Reload the page to try again.')
+  })
+  const challenge = await challengeIn(reply.clone()).catch(() => undefined)
+  if (challenge) return challenge.supportedChains.map(({ chainId }) => chainId)
+  throw await refusal(reply)
 }
 
 /** A GET as this wallet. Rejects with a sentence for people when nothing was signed. */
