@@ -20,11 +20,11 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
   let chainId = '0x1'
   const known = new Set(['0x1'])
   let isRefusing = false
-  let held: Promise<void> | undefined
+  let gate: Promise<void> | undefined
 
   async function answer({ method, params = [] }: Call): Promise<unknown> {
     calls.push(method)
-    if (method === 'eth_requestAccounts') await held
+    if (method === 'eth_requestAccounts') await gate
     const [first, second] = params as readonly [{ chainId: string }, string]
     if (method === 'eth_requestAccounts' || method === 'eth_accounts') return [account.address]
     if (method === 'eth_chainId') return chainId
@@ -78,7 +78,7 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
     refuseOnce: () => (isRefusing = true),
     holdAccounts() {
       const { promise, resolve } = Promise.withResolvers<void>()
-      held = promise
+      gate = promise
       return resolve
     },
   }

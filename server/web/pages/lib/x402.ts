@@ -53,7 +53,9 @@ export async function readDemand(reply: Response): Promise<Demand> {
   }
 }
 
-/** The value of a PAYMENT-SIGNATURE header. By `id` the same payment finds its call from any address (contract 1.40). */
+/**
+ * The value of a PAYMENT-SIGNATURE header. By `id` the same payment finds its call from any address (contract 1.40).
+ */
 export const paymentHeader = (accepted: Offer, payload: unknown, id: string): string =>
   btoa(JSON.stringify({ x402Version: 2, accepted, payload, extensions: { 'payment-identifier': { info: { id } } } }))
 

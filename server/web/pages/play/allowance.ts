@@ -39,7 +39,7 @@ export const readAllowance = (): Allowance => ({
 
 export const setCap = (cap: string): void => write(CAP, cap)
 
-/** Counts an amount in millionths of a USDC. What is signed and not charged is not given back: a cap may be too small. */
+/** Counts millionths of a USDC. What is signed and not charged is not given back: a cap may be too small. */
 export const spend = (amount: string): void => write(SPENT, (BigInt(read(SPENT) ?? '0') + BigInt(amount)).toString())
 
 /** Gives back what was not signed. */

@@ -116,10 +116,14 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
                 <td>{call.paid === null ? '' : `${usdc(call.paid.replace('.', ''))} USDC`}</td>
                 <td class="actions">
                   {call.poll_url !== null && (
-                    <button type="button" class="chip" disabled={props.isBusy} onClick={() => props.onShow(call)}>
-                      {call.paid === null && call.status === 'completed'
-                        ? `Pay ${usdc(call.price.replace('.', ''))} USDC and show`
-                        : 'Show'}
+                    <button
+                      type="button"
+                      class="chip"
+                      disabled={props.isBusy}
+                      aria-label={`${actionOf(call)} the result of ${call.model ?? call.endpoint}`}
+                      onClick={() => props.onShow(call)}
+                    >
+                      {actionOf(call)}
                     </button>
                   )}
                 </td>
@@ -131,6 +135,10 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
     </section>
   )
 }
+
+/** What the button does; a price is never paid unseen. */
+const actionOf = ({ paid, status, price }: WalletCall): string =>
+  paid === null && status === 'completed' ? `Pay ${usdc(price.replace('.', ''))} USDC and show` : 'Show'
 
 function Sums({ title, first, sums }: { title: string; first: string; sums: readonly Sum[] }) {
   if (sums.length === 0) return null

@@ -28,12 +28,12 @@ export function watchInjected(found: (wallet: Wallet) => void): () => void {
   return () => removeEventListener('eip6963:announceProvider', hear)
 }
 
-const MOST_NAME = 40
+const MAX_NAME = 40
 
 /** Without marks that turn the text around it, and not longer than a button. */
 function nameIn(name: unknown): string {
   const plain = typeof name === 'string' ? name.replace(/[\p{Cc}\p{Cf}]/gu, '').trim() : ''
-  return plain === '' ? 'Browser wallet' : plain.slice(0, MOST_NAME)
+  return plain === '' ? 'Browser wallet' : plain.slice(0, MAX_NAME)
 }
 
 function injected(provider: Provider): Omit<Wallet, 'id' | 'name'> {
