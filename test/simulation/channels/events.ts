@@ -22,6 +22,10 @@ export type Habits = {
 export function habitsOf({ chance, isRough }: World): Habits {
   const often = <T>(...of: readonly T[]): T => chance.pick(of)
   const rough = (weight: number) => (isRough ? weight : 0)
+  // What is rare comes often in the runs that are about it.
+  const theme = often(undefined, undefined, 'withdrawals', 'refunds', 'backups')
+  const more = (name: string, weight: number, ...usual: readonly number[]) =>
+    theme === name ? weight : often(...usual)
   return {
     releases: often(0.45, 0.6, 0.75),
     sleeps: often(0, 0.08, 0.2),
@@ -34,13 +38,13 @@ export function habitsOf({ chance, isRough }: World): Habits {
       [pollSomehow, often(4, 8, 16)],
       [forgetState, often(0, 1)],
       [maintainOnce, often(0, 2, 5)],
-      [claimOnce, often(1, 3, 6, 8)],
+      [claimOnce, more('backups', 8, 1, 3, 6)],
       [pass, often(2, 5, 9)],
       [hangUp, often(0, 0, 2)],
-      [initiateWithdrawal, often(0, 1, 3)],
-      [finalizeWithdrawal, often(0, 1, 3)],
+      [initiateWithdrawal, more('withdrawals', 5, 0, 1, 3)],
+      [finalizeWithdrawal, more('withdrawals', 8, 0, 1, 3)],
       [sendDeposit, often(0, 0, 2)],
-      [askRefund, often(0, 0, 1, 3)],
+      [askRefund, more('refunds', 6, 0, 0, 1, 3)],
       [drain, often(0, 0, 2)],
       [refill, often(1, 2)],
       [lag, often(0, 0, 2)],
@@ -52,8 +56,8 @@ export function habitsOf({ chance, isRough }: World): Habits {
       [storageAway, often(0, 0, 1)],
       [crash, rough(often(0, 1, 3))],
       [start, often(1, 4)],
-      [backUp, rough(often(0, 1, 2))],
-      [restore, rough(often(0, 0, 1, 2))],
+      [backUp, rough(more('backups', 2, 0, 1, 2))],
+      [restore, rough(more('backups', 2, 0, 0, 1))],
     ],
     jumps: often(
       [700, 5_000, 9_000, 31_000, 46_000],
@@ -263,6 +267,8 @@ function finalizeWithdrawal(world: World): void {
   if (due.length === 0) return
   const client = world.chance.pick(due)
   world.say(() => `${client.name} takes back what it withdrew`)
+  // A round that has read the channel before cannot know.
+  ledger.spoil()
   const data = encodeFunctionData({ abi, functionName: 'finalizeWithdraw', args: [client.config] })
   ledger.mined('stranger', { to, data }, client.config.payer)
 }

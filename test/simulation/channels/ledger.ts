@@ -221,10 +221,14 @@ export function channelLedger(world: World): ChannelLedger {
 
   // ── replies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+  /** After a backup, the chain may have claimed for it what the backup had not charged yet. */
+  const isCharged = (id: string): boolean => moveOfCall.has(id) || adopted.size > 0
+
   function judgeReceipt(actor: Actor, id: string | undefined, reply: Reply): void {
     const receipt = headerIn(reply, 'payment-response')
     if (!receipt?.success || id === undefined) return
     const move = moveOfCall.get(id)
+    if (!move && isCharged(id)) return
     if (!move)
       return violate('resultHasCharge', `${actor.name} has a receipt of ${nameOf(id)}, which nobody was charged`)
     const { chargedAmount } = (receipt.extra ?? {}) as { chargedAmount?: string }
@@ -253,7 +257,7 @@ export function channelLedger(world: World): ChannelLedger {
     answers.set(key, read)
     if (call === undefined || works.length === 0) return
     const status = row(call)?.paymentStatus
-    if (!moveOfCall.has(call) && !unresolved.has(call))
+    if (!isCharged(call) && !unresolved.has(call))
       violate('resultHasCharge', `${actor.name} shows ${nameOf(call)}, which is ${status}`)
   }
 
@@ -371,7 +375,7 @@ export function channelLedger(world: World): ChannelLedger {
         actor.call !== undefined && row(actor.call)?.payer.toLowerCase() !== actor.signed?.client.config.payer
       if (isOther && reply.status < 300 && row(actor.call ?? '') !== undefined)
         violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
-      if (reply.status === 200 && body.data && body.payment?.status !== 'unresolved' && !moveOfCall.has(body.id))
+      if (reply.status === 200 && body.data && body.payment?.status !== 'unresolved' && !isCharged(body.id))
         violate('resultHasCharge', `${actor.name} shows ${nameOf(body.id)}, which no channel was charged for`)
       judgeRefusal(actor, reply)
       learn(actor, reply, body)
@@ -435,7 +439,7 @@ export function channelLedger(world: World): ChannelLedger {
       for (const [id, move] of moveOfCall) judgeCall(id, move)
       for (const id of calls.keys()) {
         const call = row(id)
-        if (call?.paymentStatus === 'settled' && !moveOfCall.has(id))
+        if (call?.paymentStatus === 'settled' && !isCharged(id))
           violate('trueLedger', `${nameOf(id)} is settled, and no channel was charged for it`)
       }
       const paid = world.contract.balanceOf(lower(PAY_TO))

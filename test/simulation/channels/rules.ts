@@ -38,7 +38,7 @@ export const channelFlags: readonly ChannelRule[] = [
   {
     name: 'a record changes only from what was read',
     breaks: ['monotone', 'oneCharge', 'trueLedger'],
-    seed: 6,
+    seed: 27,
     backing: ({ storage, ...rest }) => ({
       ...rest,
       storage: {
