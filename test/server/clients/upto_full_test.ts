@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { toClientEvmSigner } from '@x402/evm'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, createWalletClient, type Hex, http, parseAbi } from 'viem'
+import { createPublicClient, createWalletClient, erc20Abi, type Hex, http, parseAbi } from 'viem'
 import { baseSepolia } from 'viem/chains'
 import { PERMIT2 } from '../../../adapters/chains/lib/x402_contracts.ts'
 import { parseConfig } from '../../../server/config/mod.ts'
@@ -18,6 +18,9 @@ const MODEL = 'farebox/echo'
 const RATES = { input: 0.5, output: 1.5, fee: 1_000 }
 const ASK = { model: MODEL, messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 8_000 }
 const COMPLETIONS = '/api/v1/chat/completions'
+/** Of one wallet, whose balance covers the ceilings of so many at once. */
+const CALLS = 200
+const AT_ONCE = 16
 const ERC20 = parseAbi([
   'function approve(address spender, uint256 value) returns (bool)',
   'function allowance(address owner, address spender) view returns (uint256)',
@@ -53,6 +56,9 @@ afterAll(async () => {
 })
 
 const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+
+const balanceOf = async (address: Hex) =>
+  await node().readContract({ address: payer.devnet.asset, abi: erc20Abi, functionName: 'balanceOf', args: [address] })
 
 /** `fetch` as @x402/fetch makes it, with a wallet that can read the chain. */
 const official = () => {
@@ -139,4 +145,27 @@ describe('the official client of upto', () => {
     expect(totals.calls).toBe(10)
     expect(BigInt(String(totals.usd).replace('.', ''))).toBe(first + sum)
   })
+
+  test(`buys ${CALLS} chats, ${AT_ONCE} at once: charged equals usage times rates, and the ledger equals the chain to the unit`, async () => {
+    await allow(10_000_000n)
+    const [before, earned] = [await payer.balance(), await balanceOf(payer.devnet.pay_to)]
+    const since = Date.now()
+    const pay = official()
+    let due = 0n
+    const lane = async (_: unknown, number: number) => {
+      for (let call = number; call < CALLS; call += AT_ONCE) {
+        const messages = [{ role: 'user', content: `Question ${call}, of ${CALLS}` }]
+        const response = await pay(running.url + COMPLETIONS, post({ ...ASK, messages }))
+        const { usage, error } = (await response.json()) as any
+        expect([response.status, error]).toEqual([200, undefined])
+        expect(response.headers.get('x-payment-charged')).toBe(inUsdc(costOf(usage)))
+        due += costOf(usage)
+      }
+    }
+    await Promise.all(Array.from({ length: AT_ONCE }).map(lane))
+    expect(before - (await payer.balance())).toBe(due)
+    expect((await balanceOf(payer.devnet.pay_to)) - earned).toBe(due)
+    const [spend] = await running.wired.storage.spendByModel(payer.account.address, since)
+    expect([spend?.calls, spend?.spent as bigint]).toEqual([CALLS, due])
+  }, 240_000)
 })
