@@ -70,7 +70,8 @@ async function judged({ format, signature }: Artifact, trusted: Trusted): Promis
     kind,
     valid: problem === undefined,
     ...(problem !== undefined && { problem }),
-    ...(isOver && { note: 'the offer has ended; what it promised until then is proven all the same' }),
+    ...(isOver &&
+      problem === undefined && { note: 'the offer has ended; what it promised until then is proven all the same' }),
     key: keyId,
     fields,
   }
@@ -152,10 +153,12 @@ function signaturesIn(text: string): readonly Artifact[] {
 const MAX_DEPTH = 100
 
 function* signaturesOf(value: unknown, depth: number): Generator<Artifact> {
-  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return
+  if (typeof value !== 'object' || value === null) return
+  if (depth > MAX_DEPTH) throw new CommandError(`it nests deeper than ${MAX_DEPTH} levels, as no offer or receipt does`)
   const { format, signature } = value as { format?: unknown; signature?: unknown }
-  if (typeof format === 'string' && typeof signature === 'string') yield { format, signature }
-  else for (const member of Object.values(value)) yield* signaturesOf(member, depth + 1)
+  if (format !== undefined && signature !== undefined)
+    yield { format: String(format), signature: typeof signature === 'string' ? signature : '' }
+  for (const member of Object.values(value)) yield* signaturesOf(member, depth + 1)
 }
 
 function parsed(text: string): unknown {

@@ -46,6 +46,8 @@ export function readFilter(fields: Readonly<Record<string, string | undefined>>,
   }
   const { payer, model, endpoint, gateway, status, limit, next, format } = fields
   const [since, until] = [time('since', 0), time('until', now + 1)]
+  if (fields.since !== undefined && since >= until) wrong('since', 'it must be before until')
+  if (payer !== undefined && !isWallet(payer)) wrong('payer', 'write an EVM address or a Solana key')
   if (status !== undefined && !isStatus(status)) wrong('status', `write one of ${STATUSES.join(', ')}`)
   const wanted = limit === undefined ? USUAL_LIMIT : Number(limit)
   if (!Number.isInteger(wanted) || wanted < 1 || wanted > MAX_LIMIT)

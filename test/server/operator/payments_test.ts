@@ -189,14 +189,17 @@ describe('the operator API', () => {
   test('names every filter that it cannot read, its value and what is allowed', async () => {
     const { get } = served()
     const { status, body } = await get(
-      '/operator/payments?since=yesterday&status=paid&limit=0&next=x&color=red&format=xml',
+      "/operator/payments?since=yesterday&status=paid&limit=0&next=x&color=red&format=xml&payer=';drop",
     )
     expect(status).toBe(400)
+    const late = await get('/operator/payments?since=2026-11-22&until=2026-11-01')
+    expect([late.status, late.body.message]).toEqual([400, expect.stringContaining('must be before until')])
     expect(body.details.map(({ path }: { path: string }) => path).sort()).toEqual([
       'color',
       'format',
       'limit',
       'next',
+      'payer',
       'since',
       'status',
     ])

@@ -29,8 +29,11 @@ function Console() {
   }, [])
   const leave = () =>
     void signOut().then(
-      () => setIn(false),
-      () => setProblem('You are still signed in: the gateway did not answer. Try again, or close the browser.'),
+      () => {
+        setProblem('')
+        setIn(false)
+      },
+      () => setProblem('You are still signed in: the gateway did not answer. Try again.'),
     )
   return (
     <>
