@@ -1,10 +1,14 @@
 /** Channels on a real node: what is charged, claimed and paid, and what buyers may try. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { signVoucher } from '@x402/evm/batch-settlement/client'
-import { encodeFunctionData, type Hex } from 'viem'
+import { encodeAbiParameters, encodeFunctionData, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { hexOf } from '../../../../../adapters/chains/hex.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import {
+  BATCH_SETTLEMENT,
+  batchSettlementAbi as abi,
+  ERC3009_COLLECTOR,
+} from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { NETWORK, world, type World } from '../evm_kit.ts'
@@ -113,6 +117,44 @@ describe('channels on a node', () => {
     expect(again).toMatchObject({ kind: 'settled', receipt: { extra: { channelState: { channelId: id } } } })
     expect(await node.balanceOf(account.address)).toBe(0n)
     chain.close()
+  })
+
+  test('a deposit that somebody else has sent counts, and is not sent again', async () => {
+    const { chain, offer } = await seller()
+    const { account, config, deposit } = await buyer(offer)
+    const payment = await deposit()
+    const { amount, authorization } = (payment.payload as { deposit: { amount: string; authorization: any } }).deposit
+    const { salt, signature } = authorization.erc3009Authorization as { salt: Hex; signature: Hex }
+    const types = [{ type: 'uint256' }, { type: 'uint256' }, { type: 'uint256' }, { type: 'bytes' }] as const
+    const signed = encodeAbiParameters(types, [0n, 2n ** 40n, BigInt(salt), signature])
+    const args = [config, BigInt(amount), ERC3009_COLLECTOR as Hex, signed] as const
+    await node.act(BATCH_SETTLEMENT, encodeFunctionData({ abi, functionName: 'deposit', args }))
+    expect(await node.balanceOf(account.address)).toBe(DEPOSIT)
+    expect(await buy(chain, offer, { payment, charge: 5n })).toMatchObject({
+      kind: 'settled',
+      receipt: { amount: '5', extra: { channelState: { balance: String(DEPOSIT), chargedCumulativeAmount: '5' } } },
+    })
+    expect(await node.balanceOf(account.address)).toBe(DEPOSIT)
+    chain.close()
+  })
+
+  test('of a batch with a claim that would revert the others come in, and that one is named', async () => {
+    const storage = memoryStorage()
+    const { chain, open, offer, payTo, alerts } = await seller(storage)
+    const buyers = await Promise.all(Array.from({ length: 5 }, () => buyer(offer)))
+    for (const { deposit } of buyers) await buy(chain, offer, { payment: await deposit(), charge: 100n })
+    const [spoiled] = buyers
+    const record = await storage.getRecord('channel', `${NETWORK}/${spoiled?.id}`, node.now())
+    if (!record) throw new Error('no record of the channel')
+    const { version, data } = record.data as { version: number; data: object }
+    const forged = { version, data: { ...data, signature: `0x${'11'.repeat(64)}1b` } }
+    expect(await storage.moveRecord({ ...record, data: forged }, record.data, node.now())).toBe(true)
+    const after = await open({ ...storage })
+    expect(await after.claimChannels?.({ now: node.now() })).toEqual({ claimed: 400n })
+    expect(await node.balanceOf(payTo)).toBe(400n)
+    expect(alerts).toEqual(['a channel cannot be claimed'])
+    chain.close()
+    after.close()
   })
 
   test('a voucher of another key, seller or chain is refused', async () => {
