@@ -304,7 +304,10 @@ export function ledgerRows(world: World): Ledger {
       if (!given) return claim
       claims.set(given.payment, { call: id, requestedAt: at.now })
       const before = handed.get(given.key) ?? id
-      if (before !== id && row(before)?.paymentStatus === 'settled')
+      const paid = before === id ? undefined : row(before)
+      // What was refused for that call is free again, and another authorization may have paid for it since.
+      const payer = paid?.receipt && (transfers.get(paid.receipt.transaction)?.key ?? given.key)
+      if (paid?.paymentStatus === 'settled' && payer === given.key)
         violate('oneCall', `${key} has paid for ${nameOf(before)}, and is handed out for ${nameOf(id)}`)
       handed.set(given.key, id)
       dues.set(given.key, 'charge' in claim ? claim.charge : undefined)
