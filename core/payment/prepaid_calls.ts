@@ -32,12 +32,14 @@ export function prepaidCalls(
   { owner, clock, leaseMs }: { readonly owner: object; readonly clock: Clock; readonly leaseMs: number },
 ): PrepaidCalls | undefined {
   if (storage.isShared) return undefined
-  const { entries, ids, bindings } = sharedBy(owner, 'prepaid calls', () => ({
+  const { entries, ids, bindings, openings } = sharedBy(owner, 'prepaid calls', () => ({
     entries: new Map<string, Entry>(),
     /** By key of the authorization. */
     ids: new Map<string, string>(),
     /** Steps of storage under way that may bind an authorization, by its key. */
     bindings: new Map<string, Set<Promise<unknown>>>(),
+    /** Calls that are being opened in memory, by the same key. */
+    openings: new Map<string, Promise<void>>(),
   }))
 
   function forget(id: string): void {
@@ -55,6 +57,8 @@ export function prepaidCalls(
     key: string,
     step: () => Promise<Answer>,
   ): Promise<Answer | { readonly kind: 'replayed'; readonly call: Call }> {
+    // Whether a call that is being opened has it is known at the end. What follows is one turn.
+    for (let other = openings.get(key); other; other = openings.get(key)) await other
     const call = callBy(key)
     if (call) return { kind: 'replayed', call }
     const steps = bindings.get(key) ?? new Set()
@@ -67,6 +71,12 @@ export function prepaidCalls(
       steps.delete(under)
       if (steps.size === 0) bindings.delete(key)
     }
+  }
+
+  /** The call that storage knows for the authorization, whoever is about to bind it. */
+  async function boundCall(key: string): Promise<Call | undefined> {
+    await Promise.allSettled(bindings.get(key) ?? [])
+    return await storage.callOf(key, clock.now())
   }
 
   /** From here on the call goes the usual way. Where storage does not take it, the call stays here. */
@@ -107,22 +117,22 @@ export function prepaidCalls(
 
     async open(order, authorization) {
       const { key } = authorization
+      for (let other = openings.get(key); other; other = openings.get(key)) await other
       const before = callBy(key)
       if (before) return { kind: 'replayed', call: before }
-      const call = openedCall(order, authorization, NO_END)
-      entries.set(order.id, { order, authorization, call })
-      ids.set(key, order.id)
-      // From here on nobody else binds it. Whoever began before may have.
-      try {
-        await Promise.allSettled(bindings.get(key) ?? [])
-        const bound = await storage.callOf(key, clock.now())
-        if (!bound) return { kind: 'opened', call }
-        forget(order.id)
-        return { kind: 'replayed', call: bound }
-      } catch (error) {
-        forget(order.id)
-        throw error
-      }
+      const opening = boundCall(key).then((bound) => {
+        if (bound) return { kind: 'replayed' as const, call: bound }
+        const call = openedCall(order, authorization, NO_END)
+        entries.set(order.id, { order, authorization, call })
+        ids.set(key, order.id)
+        return { kind: 'opened' as const, call }
+      })
+      const ended = opening.then(
+        () => void openings.delete(key),
+        () => void openings.delete(key),
+      )
+      openings.set(key, ended)
+      return await opening
     },
 
     has: (id) => entries.has(id),

@@ -187,4 +187,31 @@ describe('a call that is paid by a voucher', () => {
     for (let turn = 0; turn < 40; turn++) await subject.clock.advance(200)
     expect([(await picture).status, (await chat).status, answered]).toEqual([200, 402, 1])
   })
+
+  test('sent many times at once is opened once, and leaves alone what another call is bound to (contract 1.83)', async () => {
+    const ready = door()
+    let isSlow = false
+    let answered = 0
+    const subject = await seller(
+      async () => (answered++, wholeAnswer()),
+      (good) => ({
+        async callOf(...given) {
+          const found = await good.callOf(...given)
+          if (isSlow) await ready.passed
+          return found
+        },
+      }),
+    )
+    await subject.post(SKY, { payment: await subject.voucher(0n) })
+    const payment = await subject.voucher(CHARGE)
+    isSlow = true
+    const all = Array.from({ length: 5 }, () => subject.post(SKY, { payment }))
+    await subject.clock.settle()
+    ready.open()
+    for (let turn = 0; turn < 60; turn++) await subject.clock.advance(200)
+    const statuses = (await Promise.all(all)).map(({ status }) => status)
+    expect([answered, statuses.includes(200)]).toEqual([2, true])
+    const settled = (await calls(subject)).filter(({ paymentStatus }) => paymentStatus === 'settled')
+    expect(settled).toHaveLength(2)
+  })
 })
