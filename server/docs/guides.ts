@@ -5,6 +5,7 @@
 import type { Reply } from '../../core/mod.ts'
 import addingAProduct from './adding_a_product.md' with { type: 'text' }
 import addingAProvider from './adding_a_provider.md' with { type: 'text' }
+import changelog from './changelog.md' with { type: 'text' }
 import configuration from './configuration.md' with { type: 'text' }
 import embedding from './embedding.md' with { type: 'text' }
 import gatewaysAndChains from './gateways_and_chains.md' with { type: 'text' }
@@ -32,6 +33,7 @@ export const guides: Readonly<Record<string, string>> = {
   workers,
   adding_a_product: addingAProduct,
   adding_a_provider: addingAProvider,
+  changelog,
 }
 
 const STYLE = `
