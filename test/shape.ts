@@ -54,7 +54,7 @@ export function membersOf(path: string, name: string): number | undefined {
   let [depth, members] = [1, 0]
   for (const line of text.slice(head.index + head[0].length).split('\n')) {
     if (depth === 1 && /^\s*(?:readonly )?\w+\??[(:<]/.test(line)) members++
-    for (const char of line) depth += '({['.includes(char) ? 1 : ')}]'.includes(char) ? -1 : 0
+    depth += line.split(/[({[]/).length - line.split(/[)}\]]/).length
     if (depth < 1) return members
   }
   return members
