@@ -1,6 +1,6 @@
-/**
- * Bearer tokens of Coinbase's CDP (docs.cdp.coinbase.com, authentication): one JWT per request, signed with WebCrypto.
- */
+/** Bearer tokens of Coinbase's CDP (docs.cdp.coinbase.com, authentication): one JWT per request. */
+import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { SignJWT } from 'jose'
 
 /** `keySecret`: a PEM EC key (ES256), newlines possibly escaped, or 64 bytes of an Ed25519 key in base64 (EdDSA). */
 export type CdpKey = { readonly keyId: string; readonly keySecret: string }
@@ -8,90 +8,48 @@ export type CdpKey = { readonly keyId: string; readonly keySecret: string }
 /** Signs a token for one method and address. Rejects, without quoting the key, when the key is invalid. */
 export type Bearer = (method: string, url: URL, now: number) => Promise<string>
 
-type Key = { readonly alg: 'ES256' | 'EdDSA'; readonly key: CryptoKey }
-
 const LIFE_SECONDS = 120
-
-/**
- * SEC1 inside PKCS#8: version 0, id-ecPublicKey with prime256v1 (RFC 5915, RFC 5480), the only form that WebCrypto
- * reads.
- */
-const EC_HEAD = [
-  0x02, 0x01, 0x00, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
-  0xce, 0x3d, 0x03, 0x01, 0x07,
-]
 
 /**
  * Each token names one address, so it fits no other endpoint, and tokens are not cached. `random` returns strong bytes.
  */
 export function cdpBearer({ keyId, keySecret }: CdpKey, random: (bytes: number) => Uint8Array): Bearer {
-  let imported: Promise<Key> | undefined
+  let known: KeyObject | undefined
 
   return async (method, url, now) => {
-    imported ??= importSecret(keySecret).catch(() => {
-      throw new RangeError('the key is neither a PEM EC key on P-256 nor 64 bytes of an Ed25519 key in base64')
-    })
-    const { alg, key } = await imported
+    const key = (known ??= importSecret(keySecret))
     const seconds = Math.floor(now / 1000)
-    const header = { alg, kid: keyId, typ: 'JWT', nonce: hex(random(16)) }
-    const times = { iat: seconds, nbf: seconds, exp: seconds + LIFE_SECONDS }
-    const claims = { sub: keyId, iss: 'cdp', uris: [`${method} ${url.host}${url.pathname}`], ...times }
-    const signed = `${base64url(utf8(JSON.stringify(header)))}.${base64url(utf8(JSON.stringify(claims)))}`
-    const signature = await crypto.subtle.sign(
-      alg === 'ES256' ? { name: 'ECDSA', hash: 'SHA-256' } : 'Ed25519',
-      key,
-      utf8(signed),
-    )
-    return `${signed}.${base64url(new Uint8Array(signature))}`
+    const alg = key.asymmetricKeyType === 'ec' ? 'ES256' : 'EdDSA'
+    return await new SignJWT({ uris: [`${method} ${url.host}${url.pathname}`] })
+      .setProtectedHeader({ alg, kid: keyId, typ: 'JWT', nonce: Buffer.from(random(16)).toString('hex') })
+      .setSubject(keyId)
+      .setIssuer('cdp')
+      .setIssuedAt(seconds)
+      .setNotBefore(seconds)
+      .setExpirationTime(seconds + LIFE_SECONDS)
+      .sign(key)
   }
 }
 
-async function importSecret(secret: string): Promise<Key> {
-  const pem = /-----BEGIN (EC )?PRIVATE KEY-----([^-]+)-----END/.exec(secret.replaceAll('\\n', '\n'))
-  if (pem) {
-    const der = fromBase64(pem[2] ?? '')
-    const key = await crypto.subtle.importKey(
-      'pkcs8',
-      pem[1] ? asPkcs8(der) : der,
-      { name: 'ECDSA', namedCurve: 'P-256' },
-      false,
-      ['sign'],
-    )
-    return { alg: 'ES256', key }
+/** Throws, without quoting the secret, if it is not one of the two kinds of keys. */
+function importSecret(secret: string): KeyObject {
+  const key = keyIn(secret)
+  if (key?.asymmetricKeyDetails?.namedCurve === 'prime256v1' || key?.asymmetricKeyType === 'ed25519') return key
+  throw new RangeError('the key is neither a PEM EC key on P-256 nor 64 bytes of an Ed25519 key in base64')
+}
+
+function keyIn(secret: string): KeyObject | undefined {
+  try {
+    const pem = secret.replaceAll('\\n', '\n')
+    if (/-----BEGIN (?:EC )?PRIVATE KEY-----/.test(pem)) {
+      const key = createPrivateKey(pem)
+      return key.asymmetricKeyType === 'ec' ? key : undefined
+    }
+    const bytes = Buffer.from(secret, 'base64')
+    if (bytes.length !== 64) return undefined
+    const [d, x] = [bytes.subarray(0, 32).toString('base64url'), bytes.subarray(32).toString('base64url')]
+    return createPrivateKey({ format: 'jwk', key: { kty: 'OKP', crv: 'Ed25519', d, x } })
+  } catch {
+    return undefined
   }
-  const bytes = fromBase64(secret)
-  if (bytes.length !== 64) throw new RangeError('not 64 bytes')
-  const jwk = { kty: 'OKP', crv: 'Ed25519', d: base64url(bytes.subarray(0, 32)), x: base64url(bytes.subarray(32)) }
-  return { alg: 'EdDSA', key: await crypto.subtle.importKey('jwk', jwk, 'Ed25519', false, ['sign']) }
-}
-
-function asPkcs8(sec1: Uint8Array): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(der(0x30, [...EC_HEAD, ...der(0x04, [...sec1])]))
-}
-
-/** One DER value, its length in the short form or in one or two bytes. */
-function der(tag: number, content: readonly number[]): readonly number[] {
-  const { length } = content
-  if (length < 0x80) return [tag, length, ...content]
-  if (length < 0x100) return [tag, 0x81, length, ...content]
-  return [tag, 0x82, length >> 8, length & 0xff, ...content]
-}
-
-function fromBase64(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(text.replace(/\s/g, '')), (char) => char.charCodeAt(0))
-}
-
-function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll('+', '-')
-    .replaceAll('/', '_')
-    .replace(/=+$/, '')
-}
-
-function utf8(text: string): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(text)
-}
-
-function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
