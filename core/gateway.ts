@@ -28,7 +28,7 @@ import { FREE_TIER, limits, type Permit, type Window, windowSpent } from './http
 import { pollUrls } from './call/poll_urls.ts'
 import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
-import { activeCalls } from './payment/active_calls.ts'
+import { activeCalls, sharedState } from './payment/active_calls.ts'
 import { prepaidCalls } from './payment/prepaid_calls.ts'
 import type { Controls } from './payment/control/controls.ts'
 import { router } from './router.ts'
@@ -215,7 +215,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     clock,
     log,
     leaseMs: timeouts.workLeaseMs,
-    lastAlert: sharedBy(setup.ports.storage, 'storage outage', () => ({ at: Number.NEGATIVE_INFINITY })),
+    shared: sharedBy(setup.ports.storage, 'active calls', sharedState),
   })
   const prepaid = prepaidCalls(active.storage, { owner: setup.ports.storage, clock, leaseMs: timeouts.workLeaseMs })
   const storage = withDeclaredRecords(prepaid?.storage ?? active.storage)

@@ -3,7 +3,7 @@
  * call.
  */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
-import { failIfOverdue, type Paying, type SettleContext, settleCall } from '../payment/settle.ts'
+import { failIfOverdue, knownWithin, type Paying, type SettleContext, settleCall } from '../payment/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { within } from '../lib/timers.ts'
 import type { Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
@@ -203,13 +203,15 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
         message: 'The result expired before it was paid for. Nothing was charged; order it again.',
       })
     const stored = await storedOf(endpoint, call)
-    const paying = await settleCall(money, call, authorization, {
+    const settling = settleCall(money, call, authorization, {
       retainUntil: now + settledMsOf(call, endpoint.retention),
       by: isOrder ? 'reply' : 'poll',
     })
+    const paying = await (isOrder ? knownWithin(timeouts.receiptMs, settling, ports) : settling)
     if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
-    if (paying.kind === 'unknown' && isOrder && endpoint.delivery === 'inline')
-      return servedUnsettled({ endpoint, call, requestContext }, stored, paying.kind)
+    const isOver = paying.kind === 'unknown' && !paying.isElsewhere
+    if (isOver && isOrder && endpoint.delivery === 'inline')
+      return servedUnsettled({ endpoint, call, requestContext }, stored, 'unknown')
     if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
     if (paying.kind === 'unresolved')
       return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })

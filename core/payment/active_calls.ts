@@ -26,6 +26,11 @@ export type ActiveCalls = {
    * an outage.
    */
   lostBy(now: number): number
+  /**
+   * Ends the claims of workers that are gone, so that their settlements need not wait for the claims to expire. `alive`
+   * are the workers of this process. Only where no other process has the storage.
+   */
+  endClaims(alive: ReadonlySet<string>): Promise<void>
   /** Whether storage threw this error: it is unavailable or refuses. */
   isFromStorage(error: unknown): boolean
 }
@@ -42,7 +47,20 @@ const MAX_DOUBTFUL = 1_000
 const RETRY_MS = 1_000
 /** Alerts once per outage, and at most once a minute when storage flaps. */
 const ALERT_EVERY_MS = 60_000
+/** Calls in doubt that are looked at when this process takes over. */
+const MAX_IN_DOUBT = 10_000
 const UNFINISHED = ['queued', 'in_progress'] as const
+
+export type SharedState = {
+  /** Time of the last outage alert. */
+  lastAlertAt: number
+  /** The settlements under way in this process, each with its worker. */
+  readonly claims: Map<string, string>
+}
+
+export function sharedState(): SharedState {
+  return { lastAlertAt: Number.NEGATIVE_INFINITY, claims: new Map() }
+}
 
 export function activeCalls({
   storage,
@@ -50,15 +68,15 @@ export function activeCalls({
   clock,
   log,
   leaseMs,
-  lastAlert = { at: Number.NEGATIVE_INFINITY },
+  shared = sharedState(),
 }: {
   storage: Storage
   workerId: string
   clock: Clock
   log: Log
   leaseMs: number
-  /** Time of the last outage alert. Gateways of one process share it because they share the storage. */
-  lastAlert?: { at: number }
+  /** Gateways of one process share it because they share the storage. */
+  shared?: SharedState
 }): ActiveCalls {
   /** Lease end of each call; far in the past when the lease could not be renewed. */
   const leases = new Map<string, number>()
@@ -87,6 +105,7 @@ export function activeCalls({
     isLeased: (id) => clock.now() < (leases.get(id) ?? Number.POSITIVE_INFINITY),
     renewLease: renewLease,
     lostBy,
+    endClaims,
     isFromStorage: (error) => typeof error === 'object' && error !== null && thrown.has(error),
 
     async renew() {
@@ -116,8 +135,8 @@ export function activeCalls({
     const now = clock.now()
     const isFirst = awaySince === undefined
     awaySince ??= now
-    if (!isFirst || now - lastAlert.at < ALERT_EVERY_MS) return
-    lastAlert.at = now
+    if (!isFirst || now - shared.lastAlertAt < ALERT_EVERY_MS) return
+    shared.lastAlertAt = now
     log.alert('storage fails; nothing is sold until it answers', { verb, error: (error as Error)?.message })
   }
 
@@ -206,6 +225,7 @@ export function activeCalls({
     try {
       const claim = await observed.claimSettlement(id, authorization, { ...at, ...late(at) })
       if (at.result) forget(id)
+      if (claim.kind === 'yours' || claim.kind === 'retry') shared.claims.set(id, workerId)
       return claim
     } catch (error) {
       const { result: made, now } = at
@@ -223,9 +243,25 @@ export function activeCalls({
     }
   }
 
+  async function endClaims(alive: ReadonlySet<string>): Promise<void> {
+    const now = clock.now()
+    const [all, expired] = await Promise.all([
+      observed.unsettled(Number.MAX_SAFE_INTEGER, MAX_IN_DOUBT),
+      observed.unsettled(now, MAX_IN_DOUBT),
+    ])
+    const over = new Set(expired.map(({ id }) => id))
+    for (const { id } of all) {
+      const worker = shared.claims.get(id)
+      if (over.has(id) || worker === workerId || alive.has(worker ?? '')) continue
+      // At the end of time every claim has expired. The new one ends at once.
+      await observed.claimSettlement(id, undefined, { now: Number.MAX_SAFE_INTEGER, until: now })
+    }
+  }
+
   async function finishSettlement(
     ...args: [string, number, Outcome, { now: number; expiresAt?: number }]
   ): Promise<boolean> {
+    shared.claims.delete(args[0])
     try {
       return await observed.finishSettlement(...args)
     } catch (error) {

@@ -18,7 +18,10 @@ import type { Call, Ports } from '../ports/mod.ts'
 export type Maintenance = {
   /** One round; to be called every few seconds. */
   maintain(): Promise<void>
-  /** Fails every unfinished call of other owners that are not `alive`, and returns their number. */
+  /**
+   * Fails every unfinished call of other owners that are not `alive`, and returns their number. Ends their claims, so
+   * that what they were settling is settled at once.
+   */
   takeOver(alive?: ReadonlySet<string>): Promise<number>
 }
 
@@ -30,7 +33,7 @@ type MaintenanceContext = {
   readonly meter: Meter
   readonly timeouts: Timeouts
   readonly endpoints: readonly Endpoint[]
-  readonly activeCalls: Pick<ActiveCalls, 'has' | 'lostBy'>
+  readonly activeCalls: Pick<ActiveCalls, 'has' | 'lostBy' | 'endClaims'>
   pollUpstream(endpoint: UpstreamJob, call: Call): Promise<unknown>
 }
 
@@ -139,6 +142,7 @@ export function maintenance({
     const found = await storage.lostCalls(Number.MAX_SAFE_INTEGER, 100_000)
     const lost = found.filter((call) => ![workerId, UPSTREAM_JOB].includes(call.workerId) && !alive.has(call.workerId))
     for (const call of lost) await fail(storage, call, LOST, clock.now())
+    await activeCalls.endClaims(alive)
     return lost.length
   }
 

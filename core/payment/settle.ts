@@ -48,7 +48,8 @@ export type Paying =
   | { kind: 'rejected'; code: PaymentCode; reason: string; corrected?: Corrected }
   /** The chain is temporarily unreachable; nothing was sent. */
   | { kind: 'unavailable'; reason: string }
-  | { kind: 'unknown'; reason: string }
+  /** `isElsewhere`: the settlement goes on, and this caller did not wait for its end. */
+  | { kind: 'unknown'; reason: string; isElsewhere?: true }
   /** Unknown for so long that the buyer gets the result without a settlement (decision 16). */
   | { kind: 'unresolved'; reason: string }
   /** The offered authorization serves another call. */
@@ -109,16 +110,15 @@ export async function settleCall(
       const after = bad?.kind === 'rejected' ? await storage.getCall(call.id) : undefined
       if (after?.receipt && after.paymentStatus === 'settled')
         return { kind: 'settled', receipt: after.receipt, now: false }
-      if (after?.paymentStatus === 'settling')
-        return { kind: 'unknown', reason: 'another settlement of this call is under way' }
+      if (after?.paymentStatus === 'settling') return UNDER_WAY
       if (bad) return bad
       isVerified = true
       continue
     }
     if (claim.kind === 'nothing') return { kind: 'refused', reason: 'the authorization can no longer move money' }
     if (claim.kind === 'taken') {
-      if (now >= giveUpAt) return { kind: 'unknown', reason: 'another settlement of this call is under way' }
-      await clock.wait(Math.min(pause, Math.max(1, claim.until - now)))
+      if (now >= giveUpAt) return UNDER_WAY
+      await clock.wait(Math.min(pause, Math.max(1, Math.min(claim.until, giveUpAt) - now)))
       pause = Math.min(pause * 2, 500)
       continue
     }
@@ -135,6 +135,22 @@ export async function settleCall(
         : { kind: 'refused', reason: 'the authorization is dead' }
     return paying
   }
+}
+
+const UNDER_WAY: Paying = { kind: 'unknown', reason: 'a settlement of this call is under way', isElsewhere: true }
+
+/** The result of a settlement, if it is known after `ms`. Otherwise it goes on in the background. */
+export async function knownWithin(
+  ms: number,
+  paying: Promise<Paying>,
+  { clock, background }: { readonly clock: Clock; readonly background: (work: Promise<unknown>) => void },
+): Promise<Paying> {
+  const known = new AbortController()
+  const late = clock.wait(ms, known.signal).then(() => undefined)
+  const first = await Promise.race([paying, late]).finally(() => known.abort())
+  if (first) return first
+  background(paying)
+  return UNDER_WAY
 }
 
 /** How often a record may change under a settlement before that goes the usual way. */

@@ -13,7 +13,7 @@ export type Timeouts = {
    * How long after an authorization expires its outcome may stay unknown before an operator is alerted (decision 16).
    */
   readonly unresolvedMs: number
-  /** How long a poll waits for another poll's settlement. */
+  /** How long a caller waits for a settlement of its call that is under way elsewhere (contract 1.90). */
   readonly takenMs: number
   /** Deadline for a vendor to accept a job (contract 12.41). */
   readonly submitMs: number
@@ -52,7 +52,7 @@ export const timeouts: Timeouts = {
   workLeaseMs: 30_000,
   maxJobMs: 3_600_000,
   unresolvedMs: 600_000,
-  takenMs: 40_000,
+  takenMs: 3_000,
   submitMs: 20_000,
   answerMs: 120_000,
   streamMs: 500_000,

@@ -58,7 +58,7 @@ export function gatewayProcesses(): GatewayProcesses {
     let output = ''
     const out = gather(child.stdout, (text) => {
       output = text
-      const url = /^ {2}look around: +(\S+)\/ /m.exec(text)?.[1]
+      const url = /^Farebox \S+ at (?:\S+, listening on )?(\S+): \d+ endpoints/m.exec(text)?.[1]
       if (url) greeting.resolve(url)
       for (const [awaited, found] of waiting) if (text.includes(awaited)) found()
     })
