@@ -1,0 +1,57 @@
+/**
+ * Attacks a gateway as a person would: `bun run attacks [WORD...]`, each on a process with a chain of its own. Prints
+ * what was tried, held and lost; the exit code is 1 when something was lost. Words choose attacks by family or name.
+ */
+import { parseArgs } from 'node:util'
+import type { Attack, Outcome } from './attack.ts'
+import { attacks as draining } from './drain.ts'
+import { attacks as reading } from './read.ts'
+import { attacks as taking } from './take.ts'
+import { startTarget } from './target.ts'
+
+const ATTACKS: readonly Attack[] = [...reading, ...taking, ...draining]
+/** An attack that takes longer was not refused, and is lost. */
+const LIMIT_MS = 90_000
+
+type Row = Outcome & Pick<Attack, 'family' | 'name'> & { readonly seconds: number }
+
+export const lostIn = ({ tried, refused }: Outcome): number => tried - refused
+
+/** One attack on a gateway of its own. */
+export async function attempt({ family, name, at, run }: Attack): Promise<Row> {
+  const startedAt = performance.now()
+  const target = await startTarget(at)
+  const limit = Promise.withResolvers<Outcome>()
+  const timer = setTimeout(() => limit.resolve({ tried: 1, refused: 0, note: 'no end within 90 seconds' }), LIMIT_MS)
+  try {
+    const outcome = await Promise.race([run(target), limit.promise])
+    return { family, name, ...outcome, seconds: (performance.now() - startedAt) / 1000 }
+  } catch (error) {
+    throw new Error(`${family}: ${name}: ${error}\n${target.process.printed().slice(-2_000)}`, { cause: error })
+  } finally {
+    clearTimeout(timer)
+    await target.stop()
+  }
+}
+
+function print({ family, name, tried, refused, note, seconds }: Row): void {
+  const figures = [tried, refused, tried - refused].map((count) => String(count).padStart(6)).join('')
+  console.log(`${family.padEnd(12)}${figures}${seconds.toFixed(1).padStart(7)} s  ${name}\n${' '.repeat(39)}${note}`)
+}
+
+if (import.meta.main) {
+  const { positionals: words } = parseArgs({ allowPositionals: true })
+  const chosen = ATTACKS.filter(({ family, name }) => words.every((word) => `${family}: ${name}`.includes(word)))
+  console.log(
+    `${'family'.padEnd(12)}${['tried', 'held', 'lost'].map((head) => head.padStart(6)).join('')}${'time'.padStart(9)}  attack`,
+  )
+  const rows: Row[] = []
+  for (const attack of chosen) {
+    const row = await attempt(attack)
+    print(row)
+    rows.push(row)
+  }
+  const lost = rows.filter((row) => lostIn(row) > 0)
+  console.log(`${rows.length} attacks, ${rows.length - lost.length} held, ${lost.length} lost`)
+  process.exit(lost.length > 0 || rows.length === 0 ? 1 : 0)
+}
