@@ -13,6 +13,7 @@ import { bodyFingerprint, newId } from '../lib/ids.ts'
 import { abandonedText } from '../payment/unpaid/abandoned_calls.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
+import type { SpendingHold } from '../payment/control/spending.ts'
 import { type Offers, balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
@@ -108,7 +109,7 @@ export function paymentAcceptance(
 
     const refusal = await admit(verified)
     if (refusal) return replied(await refuse(signed, refusal))
-    const opened = await open(verified)
+    const opened = await openWithin(verified)
     if (opened.kind === 'replayed') return replied(await replay(signed, opened.call))
     if (opened.kind === 'refused') return replied(await refuse(signed, opened))
     meter.judged('valid')
@@ -244,12 +245,7 @@ export function paymentAcceptance(
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
-    await gatewayContext.controls?.admit({
-      payer,
-      gateway: gatewayContext.name,
-      amount: price.amount,
-      limits: gatewayContext.windows,
-    })
+    gatewayContext.controls?.requireListed(payer)
     // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)
@@ -311,7 +307,25 @@ export function paymentAcceptance(
 
   // ── 7: the call ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async function open(verified: Verified): Promise<Extract<Accepted, { kind: 'opened' }> | Refused | Replayed> {
+  /** Opens the call within the operator's limits on spending. */
+  async function openWithin(verified: Verified): ReturnType<typeof open> {
+    const { payer, price } = verified
+    const order = { payer, gateway: gatewayContext.name, amount: price.amount, limits: gatewayContext.windows }
+    const hold = await gatewayContext.controls?.reserve(order)
+    let isOpened = false
+    try {
+      const opened = await open(verified, hold)
+      isOpened = opened.kind === 'opened'
+      return opened
+    } finally {
+      if (!isOpened) hold?.release()
+    }
+  }
+
+  async function open(
+    verified: Verified,
+    hold: SpendingHold | undefined,
+  ): Promise<Extract<Accepted, { kind: 'opened' }> | Refused | Replayed> {
     const { endpoint, input, price, payment, payer, key, expiresAt, offer, asset, tag, requestContext } = verified
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
@@ -339,6 +353,7 @@ export function paymentAcceptance(
     // The id of an order with an identifier may be taken, which storage has to see.
     const isInMemory = verified.verdict.isPrepaid && isAnsweredAtOnce(verified) && !tag
     const prepaid = isInMemory ? gatewayContext.prepaid : undefined
+    hold?.opening(id)
     const opened = prepaid ? prepaid.open(call, authorization) : storage.openCall(call, authorization, at)
     const opening = await opened.catch(async (error) => {
       const first = tag && (await storage.getCall(id))

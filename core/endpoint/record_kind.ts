@@ -6,6 +6,7 @@ import type { Static, TSchema } from '@sinclair/typebox'
 import { type SchemaCheck, schemaCheck } from '../http/schema_check.ts'
 import type { Json } from '../lib/json.ts'
 import { isFields } from '../lib/json.ts'
+import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
 import type { Storage, StoredRecord } from '../ports/mod.ts'
 
 /** A record as read; `stored` is its raw form, which updates are compared with. */
@@ -133,8 +134,8 @@ function decode({ kind, version, upgrade, check }: Registered, stored: Json): Js
  * schema.
  */
 export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
-  return {
-    ...storage,
+  return decorated(storage, {
+    ...OTHER_VERBS,
     async putRecord(record: StoredRecord, now: number) {
       checkRecord(record)
       return await storage.putRecord(record, now)
@@ -143,7 +144,17 @@ export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
       checkRecord(record)
       return await storage.moveRecord(record, from, now)
     },
-  }
+    openCall: 'same',
+    // A chain made its record, with a storage of its own.
+    recordPaid: 'same',
+    moveCall: 'same',
+    renew: 'same',
+    claimSettlement: 'same',
+    finishSettlement: 'same',
+    prune: 'same',
+    pruneLedger: 'same',
+    archiveCalls: 'same',
+  })
 }
 
 function checkRecord({ kind, data }: StoredRecord): void {

@@ -2,6 +2,7 @@
  * The calls that this process works on. Wraps the storage to renew their leases, queues the writes that storage
  * refused, and detects outages, so that no call is declared lost because nobody could renew it.
  */
+import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
 import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 
@@ -89,15 +90,20 @@ export function activeCalls({
   let awaySince: number | undefined
 
   const observed = watchedStorage(storage, { clock, answered, failed })
-  const tracked: Storage = {
-    ...observed,
+  const tracked = decorated(observed, {
+    ...OTHER_VERBS,
     openCall,
+    // Such a call has no lease, and is not stored where this fails.
+    recordPaid: (call, authorization, at) => observed.recordPaid(call, authorization, { ...at, ...late(at) }),
     callOf,
     moveCall,
     claimSettlement,
     finishSettlement,
     renew: renewCalls,
-  }
+    prune: 'same',
+    pruneLedger: 'same',
+    archiveCalls: 'same',
+  })
 
   return {
     storage: tracked,

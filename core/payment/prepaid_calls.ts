@@ -6,6 +6,7 @@
 import type { Clock } from '../lib/clock.ts'
 import { sharedBy } from '../lib/per_process.ts'
 import type { Authorization, Call, NewCall, Opened, PaidWork, Recorded, Storage } from '../ports/mod.ts'
+import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
 import { openedCall } from './ledger.ts'
 
 export type PrepaidCalls = {
@@ -94,8 +95,8 @@ export function prepaidCalls(
   }
 
   return {
-    storage: {
-      ...storage,
+    storage: decorated(storage, {
+      ...OTHER_VERBS,
       openCall: (order, authorization, at) =>
         binding(authorization.key, () => storage.openCall(order, authorization, at)),
       getCall: async (id) => entries.get(id)?.call ?? (await storage.getCall(id)),
@@ -113,7 +114,15 @@ export function prepaidCalls(
         const claim = () => storage.claimSettlement(id, authorization, at)
         return authorization ? await binding(authorization.key, claim) : await claim()
       },
-    },
+      // Called by `record` alone, of a call in memory, whose authorization is bound.
+      recordPaid: 'same',
+      // Only of calls that are stored: one in memory has no lease, and is claimed before it is finished.
+      renew: 'same',
+      finishSettlement: 'same',
+      prune: 'same',
+      pruneLedger: 'same',
+      archiveCalls: 'same',
+    }),
 
     async open(order, authorization) {
       const { key } = authorization

@@ -1,6 +1,7 @@
 /** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain.ts'
+import { decorated, OTHER_VERBS } from './decorated_storage.ts'
 import type { Storage, Usage } from './storage.ts'
 
 /** The verdict on a payment that came with an order, or on a fresh one that a poll would settle with. */
@@ -47,12 +48,18 @@ export function metered<Some extends { readonly storage: Storage; readonly meter
 }
 
 function meteredStorage(storage: Storage, meter: Meter): Storage {
-  return {
-    ...storage,
+  return decorated(storage, {
+    ...OTHER_VERBS,
     async openCall(...args) {
       const opened = await storage.openCall(...args)
       if (opened.kind === 'opened') meter.moved('opened')
       return opened
+    },
+    // The call was in memory until now.
+    async recordPaid(...args) {
+      const recorded = await storage.recordPaid(...args)
+      if (recorded.kind === 'recorded') for (const step of ['opened', 'completed'] as const) meter.moved(step)
+      return recorded
     },
     async moveCall(id, from, patch) {
       const isMoved = await storage.moveCall(id, from, patch)
@@ -66,5 +73,10 @@ function meteredStorage(storage: Storage, meter: Meter): Storage {
       if (at.result && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
       return claim
     },
-  }
+    renew: 'same',
+    finishSettlement: 'same',
+    prune: 'same',
+    pruneLedger: 'same',
+    archiveCalls: 'same',
+  })
 }

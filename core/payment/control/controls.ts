@@ -9,7 +9,7 @@ import type { Storage } from '../../ports/mod.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import { marginAt, marginsSince, withMargin } from './margin.ts'
 import { CONTROLS, type Limit, NO_RULES, type Rules } from './rules.ts'
-import { type Period, periodOf, type Spending, spendings } from './spending.ts'
+import { type Period, periodOf, type Spending, type SpendingHold, spendings } from './spending.ts'
 
 /** What a margin is looked up by: the endpoint's own name before its tag. */
 type Product = { readonly name: string; readonly tag: string }
@@ -28,14 +28,16 @@ export type Controls = {
   marked(product: Product, price: Price): Price
   /** The price of the quote that this signed amount answers, current or earlier while it can still be paid. */
   honoured(product: Product, price: Price, signed: string): Price
-  /** Throws why this wallet may not order now. Nothing was charged. */
-  admit(order: {
-    readonly payer: string
-    readonly gateway: string
-    readonly amount: Usdc
-    readonly limits: Limits
-  }): Promise<void>
+  /** Throws where the wallet is blocked, or not among those that may buy. Nothing was charged. */
+  requireListed(payer: string): void
+  /**
+   * Counts an order as under way. Throws where a limit of its wallet or gateway does not allow it; nothing was charged.
+   * Undefined where no limit applies.
+   */
+  reserve(order: LimitedOrder & { readonly limits: Limits }): Promise<SpendingHold | undefined>
 }
+
+type LimitedOrder = { readonly payer: string; readonly gateway: string; readonly amount: Usdc }
 
 const ID = 'controls'
 const OWNER = 'operator'
@@ -43,6 +45,8 @@ const OWNER = 'operator'
 const FOR_EVER_MS = 3_650 * 86_400_000
 const MAX_TRIES = 20
 const ALL = '*'
+const PERIODS = ['day', 'month'] as const
+const GATEWAY = 'The gateway'
 /** How long after its lifetime a quote of another margin is still known: a lost reply is asked for again so long. */
 const QUOTE_GRACE_MS = 600_000
 
@@ -112,47 +116,64 @@ export function controls({
       return prices.find(({ amount }) => String(amount) === signed) ?? current
     },
 
-    async admit({ payer, gateway, amount, limits }) {
-      requireListed(payer)
+    requireListed(payer) {
+      const { blocked, allowed } = rules
+      const name = payer.toLowerCase()
+      const block = blocked[name]
+      if (block)
+        throw refused(`The operator has blocked the wallet ${payer}${block.reason ? `: ${block.reason}` : ''}.`)
+      if (Object.keys(allowed).length > 0 && !allowed[name])
+        throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
+    },
+
+    async reserve({ limits, ...order }) {
+      const { payer, gateway } = order
       const now = clock.now()
       const wallet = rules.wallet_limits[payer.toLowerCase()] ?? rules.wallet_limits[ALL]
       const own = rules.gateway_limits[gateway] ?? rules.gateway_limits[ALL]
-      if (own) {
-        const whose = 'The gateway'
-        await requireBudget(own, {
-          amount,
-          now,
-          whose,
-          spent: async (period) => spending.gateway(gateway, period, now),
-        })
-        await requirePermit(own, { limits, caller: `gateway ${gateway}`, now, whose })
+      if (!wallet && !own) return undefined
+      const hold = await holdWithin({ own, wallet }, { ...order, now })
+      try {
+        if (own) await requirePermit(own, { limits, caller: `gateway ${gateway}`, now, whose: GATEWAY })
+        if (wallet)
+          await requirePermit(wallet, { limits, caller: `wallet ${payer}`, now, whose: `The wallet ${payer}` })
+      } catch (error) {
+        hold.release()
+        throw error
       }
-      if (wallet) {
-        const whose = `The wallet ${payer}`
-        await requireBudget(wallet, { amount, now, whose, spent: (period) => spending.wallet(payer, period, now) })
-        await requirePermit(wallet, { limits, caller: `wallet ${payer}`, now, whose })
-      }
+      return hold
     },
+  }
+
+  /** From the last read on it is one turn, so that of orders at the same time each counts those before it. */
+  async function holdWithin(
+    { own, wallet }: { readonly own: Limit | undefined; readonly wallet: Limit | undefined },
+    { payer, gateway, amount, now }: LimitedOrder & { readonly now: number },
+  ): Promise<SpendingHold> {
+    const spent = new Map<Period, () => bigint>()
+    for (const period of PERIODS)
+      if (wallet?.[`usdc_per_${period}`] !== undefined) spent.set(period, await spending.wallet(payer, period, now))
+    if (own)
+      requireBudget(own, { amount, now, whose: GATEWAY, spent: (period) => spending.gateway(gateway, period, now) })
+    if (wallet)
+      requireBudget(wallet, {
+        amount,
+        now,
+        whose: `The wallet ${payer}`,
+        spent: (period) => spent.get(period)?.() ?? 0n,
+      })
+    return spending.hold({ payer, gateway, amount }, now)
   }
 
   function marginsOf({ name, tag }: Product) {
     return rules.margins[name] ?? rules.margins[tag]
-  }
-
-  function requireListed(payer: string): void {
-    const { blocked, allowed } = rules
-    const name = payer.toLowerCase()
-    const block = blocked[name]
-    if (block) throw refused(`The operator has blocked the wallet ${payer}${block.reason ? `: ${block.reason}` : ''}.`)
-    if (Object.keys(allowed).length > 0 && !allowed[name])
-      throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
   }
 }
 
 const refused = (message: string) => new ApiError('NOT_ALLOWED', { message: `${message} Nothing was charged.` })
 
 /** Throws where the amount would exceed what may be spent in a day or a month. */
-async function requireBudget(
+function requireBudget(
   limit: Limit,
   {
     amount,
@@ -163,16 +184,14 @@ async function requireBudget(
     readonly amount: Usdc
     readonly now: number
     readonly whose: string
-    readonly spent: (period: Period) => Promise<bigint>
+    readonly spent: (period: Period) => bigint
   },
-): Promise<void> {
-  for (const [period, usd] of [
-    ['day', limit.usdc_per_day],
-    ['month', limit.usdc_per_month],
-  ] as const) {
+): void {
+  for (const period of PERIODS) {
+    const usd = limit[`usdc_per_${period}`]
     if (usd === undefined) continue
     const most = roundUp(dollars(usd))
-    const before = usdc(await spent(period))
+    const before = usdc(spent(period))
     if (before + amount <= most) continue
     const { until } = periodOf(period, now)
     throw limited(

@@ -1,4 +1,5 @@
 /** What wallets and gateways have spent in a day and in a month, with what is under way. */
+import { decorated, OTHER_VERBS } from '../../ports/decorated_storage.ts'
 import type { Call, LedgerCursor, LedgerEntry, Storage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 
@@ -13,11 +14,20 @@ export function periodOf(period: Period, now: number): { readonly from: number; 
     : { from: Date.UTC(year, month, 1), until: Date.UTC(year, month + 1, 1) }
 }
 
-/** Calls that this process has opened and that may still be charged. */
+/** Calls that this process is about to open, or has opened, and that may still be charged. */
 type Pending = Pick<Call, 'payer' | 'gateway'> & {
-  readonly amount: bigint
+  amount: bigint
   readonly until: number
-  isSettled: boolean
+  /** Which settlement of this process it was. A wallet's sum, once read, may lack those that came later. */
+  settlement?: number
+}
+
+/** An amount that counts as under way. */
+export type SpendingHold = {
+  /** Called before a call is opened: the amount then counts until the call ends. */
+  opening(id: string): void
+  /** No call was opened. */
+  release(): void
 }
 
 export type Spending = {
@@ -25,8 +35,11 @@ export type Spending = {
   observed<Some extends Storage>(storage: Some): Some
   /** Reads the settlements since the last time, for totals of gateways. In small steps. */
   follow(now: number): Promise<void>
-  wallet(payer: string, period: Period, now: number): Promise<bigint>
+  /** Reads what a wallet has spent. The sum then counts what is under way when it is called. */
+  wallet(payer: string, period: Period, now: number): Promise<() => bigint>
   gateway(name: string, period: Period, now: number): bigint
+  /** Counts an order as under way. */
+  hold(order: Pick<Call, 'payer' | 'gateway'> & { readonly amount: bigint }, now: number): SpendingHold
 }
 
 const BATCH = 500
@@ -37,6 +50,8 @@ const PENDING_MS = 3_600_000
 
 export function spendings(ledger: Pick<Storage, 'listSettled' | 'spendByModel'>): Spending {
   const pending = new Map<string, Pending>()
+  let settlements = 0
+  let holds = 0
   /** By gateway and day; a month is the sum of its days. */
   const totals = new Map<string, bigint>()
   /** Settlements of the overlap that were counted. */
@@ -62,16 +77,25 @@ export function spendings(ledger: Pick<Storage, 'listSettled' | 'spendByModel'>)
     return sum
   }
 
-  return {
-    observed: (storage) => ({
-      ...storage,
+  function observed<Some extends Storage>(storage: Some): Some {
+    return decorated(storage, {
+      ...OTHER_VERBS,
       async openCall(...given) {
         const opened = await storage.openCall(...given)
         if (opened.kind === 'opened' && opened.call.quote > 0n) {
           const { id, payer, gateway, quote, createdAt } = opened.call
-          pending.set(id, { payer, gateway, amount: quote, until: createdAt + PENDING_MS, isSettled: false })
+          pending.set(id, { payer, gateway, amount: quote, until: createdAt + PENDING_MS })
         }
         return opened
+      },
+      async recordPaid(call, authorization, at) {
+        const recorded = await storage.recordPaid(call, authorization, at)
+        if (recorded.kind === 'recorded') {
+          const { id, payer, gateway, quote, createdAt } = call
+          const amount = parseAtomic(at.paid.receipt.amount) ?? quote
+          pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++settlements })
+        }
+        return recorded
       },
       async moveCall(id, from, patch) {
         const isMoved = await storage.moveCall(id, from, patch)
@@ -82,11 +106,24 @@ export function spendings(ledger: Pick<Storage, 'listSettled' | 'spendByModel'>)
         const isRecorded = await storage.finishSettlement(id, token, outcome, at)
         const known = pending.get(id)
         // The ledger has it now; a gateway's total has it once it has been followed.
-        if (known && outcome.kind === 'paid') known.isSettled = true
+        if (known && outcome.kind === 'paid') {
+          known.amount = parseAtomic(outcome.receipt.amount) ?? known.amount
+          known.settlement = ++settlements
+        }
         if (known && (outcome.kind === 'refused' || outcome.kind === 'dead')) pending.delete(id)
         return isRecorded
       },
-    }),
+      // An authorization is counted with the order that brought it.
+      claimSettlement: 'same',
+      renew: 'same',
+      prune: 'same',
+      pruneLedger: 'same',
+      archiveCalls: 'same',
+    })
+  }
+
+  return {
+    observed,
 
     async follow(now) {
       const { from } = periodOf('month', now)
@@ -110,9 +147,28 @@ export function spendings(ledger: Pick<Storage, 'listSettled' | 'spendByModel'>)
     },
 
     async wallet(payer, period, now) {
+      const before = settlements
       const spends = await ledger.spendByModel(payer, periodOf(period, now).from)
       const spent = spends.reduce((sum, each) => sum + each.spent, 0n)
-      return spent + underWay((call) => call.payer === payer && !call.isSettled, now)
+      const isMissing = ({ settlement = Infinity }: Pending) => settlement > before
+      return () => spent + underWay((call) => call.payer === payer && isMissing(call), now)
+    },
+
+    hold({ payer, gateway, amount }, now) {
+      let name = `hold ${++holds}`
+      const entry: Pending = { payer, gateway, amount, until: now + PENDING_MS }
+      pending.set(name, entry)
+      return {
+        opening(id) {
+          // An order that is sent twice has one id.
+          if (pending.has(id)) return
+          pending.delete(name)
+          pending.set((name = id), entry)
+        },
+        release() {
+          if (pending.get(name) === entry) pending.delete(name)
+        },
+      }
     },
 
     gateway(name, period, now) {

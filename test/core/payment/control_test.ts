@@ -153,6 +153,26 @@ describe('limits', () => {
     expect((await alice.buy()).status).toBe(429)
   })
 
+  test('a payment that was refused does not count (contract 1.70)', async () => {
+    const { set, buyer, chain } = controlled()
+    const alice = buyer()
+    await set({ wallet_limits: { '*': { usdc_per_day: '0.03' } } })
+    chain.simulate('refused')
+    expect((await alice.buy()).status).toBe(402)
+    expect((await alice.buy()).status).toBe(200)
+    expect((await alice.buy()).status).toBe(429)
+  })
+
+  test('of orders at the same time, each counts those before it (contract 1.70)', async () => {
+    const { set, buyer, chain } = controlled()
+    await set({ wallet_limits: { '*': { usdc_per_day: '0.05' } } })
+    const alice = buyer()
+    const prompts = Array.from({ length: 6 }, (_, at) => ({ ...FOX, prompt: `fox ${at}` }))
+    const answers = await Promise.all(prompts.map((order) => alice.buy(order)))
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 200, 429, 429, 429, 429])
+    expect(chain.transfers.length).toBe(2)
+  })
+
   test('a gateway earns no more in a month than it may, over all wallets and replicas (contract 1.70)', async () => {
     const { set, buyer, control, clock } = controlled({ name: 'base' })
     await buyer().buy()

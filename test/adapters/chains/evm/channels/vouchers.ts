@@ -78,7 +78,11 @@ function refundCallIn(data: Hex): { readonly channelId: Hex; readonly amount: bi
   throw new Error('nothing but refunds is sent here')
 }
 
-type Seller = Pick<Offer, 'payTo' | 'asset'> & { readonly extra: Readonly<Record<string, unknown>> }
+type Seller = Pick<Offer, 'payTo' | 'asset'> & {
+  readonly extra: Readonly<Record<string, unknown>>
+  /** Another channel of the same buyer. */
+  readonly salt?: bigint
+}
 
 const SELLER: Seller = {
   payTo: PAY_TO,
@@ -87,7 +91,7 @@ const SELLER: Seller = {
 }
 
 /** A buyer with a channel of its own at a seller, by default that of `voucherChain`. */
-export function voucherBuyer(name: string, { payTo, asset, extra }: Seller = SELLER) {
+export function voucherBuyer(name: string, { payTo, asset, extra, salt: channelSalt = 7n }: Seller = SELLER) {
   const account = privateKeyToAccount(keccak256(toHex(name)))
   const payer = lower(account.address)
   const channelConfig = {
@@ -97,7 +101,7 @@ export function voucherBuyer(name: string, { payTo, asset, extra }: Seller = SEL
     receiverAuthorizer: lower(String(extra.receiverAuthorizer)),
     token: lower(asset),
     withdrawDelay: Number(extra.withdrawDelay),
-    salt: `0x${word(7n)}` as Hex,
+    salt: `0x${word(channelSalt)}` as Hex,
   }
   const channelId = digests.channelId(channelConfig)
   const sign = async (accepted: Offer, base: bigint): Promise<Payment> => {
