@@ -4,6 +4,8 @@
  */
 declare module 'secp256k1/bindings.js' {
   const library: {
+    /** Tests sign with it. `recid`: 0 or 1. */
+    ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number }
     /** Throws when no key made the signature. */
     ecdsaRecover(signature: Uint8Array, recovery: number, digest: Uint8Array, compressed: boolean): Uint8Array
   }

@@ -3,11 +3,12 @@
  * the calldata is decoded by the public ABI and every signature is checked. Each transaction is a block, so that a node
  * may show an older one.
  */
-import { decodeAbiParameters, decodeFunctionData, keccak256, toFunctionSelector, toHex } from 'viem'
+import { decodeAbiParameters, type DecodeFunctionDataReturnType, keccak256, toFunctionSelector, toHex } from 'viem'
 import { type ChannelConfig, channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
 import { refundLogs } from '../../../adapters/chains/evm/channels/contract.ts'
 import type { ChainLog, ContractCall } from '../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../adapters/chains/hex.ts'
+import { lruCache } from '../../../adapters/chains/lru_cache.ts'
 import { batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../../adapters/chains/lib/x402_contracts.ts'
 import { hasSigned } from './keys.ts'
 
@@ -69,6 +70,26 @@ const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes
 const DEPOSIT_DATA = [{ type: 'uint256' }, { type: 'uint256' }, { type: 'uint256' }, { type: 'bytes' }] as const
 const BASIC = { minDelay: 900, maxDelay: 2_592_000 } as const
 
+type Decoded = DecodeFunctionDataReturnType<typeof abi>
+
+const FUNCTIONS = new Map(
+  abi.flatMap((item) => (item.type === 'function' ? [[toFunctionSelector(item) as string, item] as const] : [])),
+)
+
+/** What was simulated is sent next. */
+const decodedBefore = lruCache<Decoded>(100)
+
+export function decodedCall(data: Hex): Decoded {
+  const before = decodedBefore.get(data)
+  if (before) return before
+  const item = FUNCTIONS.get(data.slice(0, 10))
+  if (!item) throw new RangeError(`no function of the settlement contract has the selector ${data.slice(0, 10)}`)
+  const args = decodeAbiParameters(item.inputs, `0x${data.slice(10)}`)
+  const decoded = { functionName: item.name, args } as Decoded
+  decodedBefore.set(data, decoded)
+  return decoded
+}
+
 /** What a payer signs to have tokens taken into a channel. */
 export function depositDigest(deposit: {
   readonly payer: Hex
@@ -109,7 +130,7 @@ export function createContract(): Contract {
   function execute({ data }: ContractCall, { state: before, time }: Block, from: Hex): State {
     const state = copyOf(before)
     const now = BigInt(Math.floor(time / 1000))
-    const decoded = decodeFunctionData({ abi, data })
+    const decoded = decodedCall(data)
     if (decoded.functionName === 'multicall')
       return decoded.args[0].reduce(
         (on, inner) => execute({ to: '0x', data: inner }, { number: 0, time, state: on }, from),

@@ -1,5 +1,12 @@
 /** Calls of the settlement contract, and what its views answer. */
-import { encodeAbiParameters, encodeEventTopics, encodeFunctionData } from 'viem'
+import {
+  type AbiStateMutability,
+  type ContractFunctionArgs,
+  type ContractFunctionName,
+  encodeAbiParameters,
+  encodeEventTopics,
+  toFunctionSelector,
+} from 'viem'
 import type { ChainLog, ContractCall } from '../token.ts'
 import { type Hex, lower } from '../../hex.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
@@ -10,14 +17,27 @@ import type { ChannelState, Mirror } from './state.ts'
 const to = lower(BATCH_SETTLEMENT)
 const DEPOSIT_DATA = [{ type: 'uint256' }, { type: 'uint256' }, { type: 'uint256' }, { type: 'bytes' }] as const
 
+type Name = ContractFunctionName<typeof abi>
+type Args<N extends Name> = ContractFunctionArgs<typeof abi, AbiStateMutability, N>
+
+/** Selectors are hashed once; viem's `encodeFunctionData` hashes one for each call. */
+const FUNCTIONS = new Map(
+  abi.flatMap((item) =>
+    item.type === 'function' ? [[item.name as Name, { inputs: item.inputs, selector: toFunctionSelector(item) }]] : [],
+  ),
+)
+
+function dataOf<const N extends Name>(name: N, args: Args<N>): Hex {
+  const found = FUNCTIONS.get(name)
+  if (!found) throw new RangeError(`the settlement contract has no function ${name}`)
+  return `${found.selector}${encodeAbiParameters(found.inputs, args as never).slice(2)}` as Hex
+}
+
 /** Brings a signed deposit, whoever sends it. */
 export function depositCall(config: ChannelConfig, deposit: Deposit): ContractCall {
   const { amount, validAfter, validBefore, salt, signature } = deposit
   const data = encodeAbiParameters(DEPOSIT_DATA, [validAfter, validBefore, BigInt(salt), signature])
-  return {
-    to,
-    data: encodeFunctionData({ abi, functionName: 'deposit', args: [config, amount, ERC3009_COLLECTOR, data] }),
-  }
+  return { to, data: dataOf('deposit', [config, amount, ERC3009_COLLECTOR, data]) }
 }
 
 /** Claims what was charged, never the ceiling. `signature` is of the receiver's authorizer over all rows. */
@@ -27,13 +47,13 @@ export function claimCall(states: readonly ChannelState[], signature: Hex): Cont
     signature: signed,
     totalClaimed: charged,
   }))
-  return { to, data: encodeFunctionData({ abi, functionName: 'claimWithSignature', args: [rows, signature] }) }
+  return { to, data: dataOf('claimWithSignature', [rows, signature]) }
 }
 
 /** Sends the receiver everything that was claimed. */
 export const settleCall = (receiver: Hex, token: Hex): ContractCall => ({
   to,
-  data: encodeFunctionData({ abi, functionName: 'settle', args: [receiver, token] }),
+  data: dataOf('settle', [receiver, token]),
 })
 
 export type SignedRefund = { readonly amount: bigint; readonly nonce: bigint; readonly signature: Hex }
@@ -41,13 +61,13 @@ export type SignedRefund = { readonly amount: bigint; readonly nonce: bigint; re
 /** Sends the payer at most `amount` of what was not claimed. `signature` is of the receiver's authorizer. */
 export const refundCall = (config: ChannelConfig, { amount, nonce, signature }: SignedRefund): ContractCall => ({
   to,
-  data: encodeFunctionData({ abi, functionName: 'refundWithSignature', args: [config, amount, nonce, signature] }),
+  data: dataOf('refundWithSignature', [config, amount, nonce, signature]),
 })
 
 /** All of the calls in one transaction, or none. */
 export const allOf = (calls: readonly ContractCall[]): ContractCall => ({
   to,
-  data: encodeFunctionData({ abi, functionName: 'multicall', args: [calls.map(({ data }) => data)] }),
+  data: dataOf('multicall', [calls.map(({ data }) => data)]),
 })
 
 /** The filter of a channel's refunds; each moves its refund nonce by one. */
@@ -70,7 +90,7 @@ const VIEWS = ['channels', 'pendingWithdrawals', 'refundNonce'] as const
 
 /** Three views; `mirrorIn` reads their answers. */
 export const mirrorCalls = (channelId: Hex): readonly ContractCall[] =>
-  VIEWS.map((functionName) => ({ to, data: encodeFunctionData({ abi, functionName, args: [channelId] }) }))
+  VIEWS.map((name) => ({ to, data: dataOf(name, [channelId]) }))
 
 type Result = { readonly ok: boolean; readonly data: Hex } | undefined
 

@@ -37,13 +37,25 @@ const REFUND_TYPE = typeHash('Refund(bytes32 channelId,uint256 nonce,uint128 amo
 const CLAIM_TYPE = typeHash(CLAIM_ENTRY)
 const CLAIM_BATCH_TYPE = typeHash(`ClaimBatch(ClaimEntry[] claims)${CLAIM_ENTRY}`)
 
-/** The id of a channel is hashed once; each voucher of it would need it again. */
+/** The id of a channel and the digest of a voucher are hashed once; each step of a call needs them again. */
 const MAX_IDS = 5_000
+const MAX_VOUCHERS = 5_000
 
-/** The digests of one chain. */
-export function channelDigests(chainId: number) {
+export type ChannelDigests = ReturnType<typeof createDigests>
+
+const byChain = new Map<number, ChannelDigests>()
+
+/** The digests of one chain; all adapters of a process share what was hashed. */
+export function channelDigests(chainId: number): ChannelDigests {
+  const made = byChain.get(chainId) ?? createDigests(chainId)
+  byChain.set(chainId, made)
+  return made
+}
+
+function createDigests(chainId: number) {
   const separator = domainSeparator({ name: 'x402 Batch Settlement', version: '1' }, chainId, BATCH_SETTLEMENT)
   const ids = lruCache<Hex>(MAX_IDS)
+  const vouchers = lruCache<Hex>(MAX_VOUCHERS)
   const digest = (content: string): Hex => `0x${hash(hexToBytes(`1901${separator.slice(2)}${content}`))}`
 
   function channelId(config: ChannelConfig): Hex {
@@ -57,9 +69,18 @@ export function channelDigests(chainId: number) {
     return id
   }
 
+  function voucher(id: Hex, ceiling: bigint): Hex {
+    const key = `${id} ${ceiling}`
+    const known = vouchers.get(key)
+    if (known) return known
+    const made = digest(hashWords([VOUCHER_TYPE, id, ceiling]))
+    vouchers.set(key, made)
+    return made
+  }
+
   return {
     channelId,
-    voucher: (id: Hex, ceiling: bigint): Hex => digest(hashWords([VOUCHER_TYPE, id, ceiling])),
+    voucher,
     refund: (id: Hex, { nonce, amount }: { nonce: bigint; amount: bigint }): Hex =>
       digest(hashWords([REFUND_TYPE, id, nonce, amount])),
     claims(rows: readonly ClaimRow[]): Hex {
@@ -70,5 +91,3 @@ export function channelDigests(chainId: number) {
     depositNonce: (id: Hex, salt: Hex): Hex => `0x${hashWords([lower(id), salt])}`,
   }
 }
-
-export type ChannelDigests = ReturnType<typeof channelDigests>
