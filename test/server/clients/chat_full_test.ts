@@ -479,9 +479,9 @@ describe('@anthropic-ai/sdk', () => {
 describe('older clients of Google', () => {
   const read: Readonly<Record<string, (baseUrl: string) => Promise<string>>> = {
     async '@google/genai 1.30.0'(baseUrl) {
-      const { GoogleGenAI: Client } = (await import(
-        Bun.resolveSync('genai-1.30', PROGRAMS)
-      )) as typeof import('@google/genai')
+      const { GoogleGenAI: Client } = (await import(Bun.resolveSync('genai-1.30', PROGRAMS))) as {
+        GoogleGenAI: typeof GoogleGenAI
+      }
       const client = new Client({ apiKey: 'any', httpOptions: { baseUrl } })
       const chunks = await gathered(await client.models.generateContentStream({ model: ECHO, contents: 'Hello there' }))
       return chunks.map(({ text }) => text ?? '').join('')
