@@ -360,9 +360,9 @@ export function forwardedStream(
 
   /** The event that was held back as the last one and was not. */
   function released(): string {
-    const held = format === 'generate_content' ? closing : ''
-    if (held !== '') closing = ''
-    return held
+    const delayed = format === 'generate_content' ? closing : ''
+    if (delayed !== '') closing = ''
+    return delayed
   }
 
   /** Before the answer starts, a failing stream is an ordinary error, classified by its vendor. */

@@ -176,7 +176,7 @@ describe('on a vendor that speaks generateContent', () => {
   })
 })
 
-/** The streams that @google/genai 1.30.0 and @google/generative-ai 0.24.1 can read: they match this, again and again. */
+/** What @google/genai 1.30.0 and @google/generative-ai 0.24.1 can read: streams that match this. */
 const READABLE = /^(?:data: [^\n]*\n\n)+$/
 
 describe('a stream of generateContent has no comments (contract 7.29)', () => {
