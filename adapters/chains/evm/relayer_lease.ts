@@ -1,4 +1,5 @@
-import type { CheckResult } from '../results.ts'
+import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { type CheckResult, unavailable } from '../results.ts'
 import { facilitatorOf, refusedUpto } from '../lib/upto.ts'
 import type { Chain, Closed, Refunding, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
@@ -46,7 +47,14 @@ export type LeasedChain = Chain & {
   close(): void
 }
 
-type LeasedKey = { readonly name: string; readonly sender: EvmChain; until: number }
+/** `ready` compares it with its chain before it sends. `users` have been given it, and may not have begun to send. */
+type LeasedKey = {
+  readonly name: string
+  readonly sender: EvmChain
+  readonly ready: Promise<CheckResult>
+  until: number
+  users: number
+}
 
 const READ_EVERY_MS = 60_000
 
@@ -59,13 +67,15 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     keys.map(({ name, address = name }) => [name, { address, kind: 'free', reason: 'not read yet' }]),
   )
   let leased: LeasedKey | undefined
-  /** Keys that ran low while settlements were under way; they are released when those end. */
-  let retiring: readonly LeasedKey[] = []
+  /** Keys beside it, for settlements that name them or that began before it ran low; released when those end. */
+  let aside: readonly LeasedKey[] = []
   let renewing: Promise<boolean> | undefined
+  /** Leases are taken and released one after another: a key must never have two senders. */
+  const inTurn = concurrencyLimiter(1)
   let readAt = Number.NEGATIVE_INFINITY
 
   function renew(now: number): Promise<boolean> {
-    renewing ??= renewNow(now).finally(() => (renewing = undefined))
+    renewing ??= inTurn(() => renewNow(now)).finally(() => (renewing = undefined))
     return renewing
   }
 
@@ -74,11 +84,11 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     if (leased && leased.until <= now) dropKey() // another replica may have used the key since
     if (leased && (await takeLease(leased.name, { now, until }))) leased.until = until
     else dropKey()
-    await releaseRetired(now)
+    await releaseAside(now)
     if (leased && !lowOf(leased)) return true
     const next = await takeOther(now)
     if (!next) return false
-    if (leased) retiring = [...retiring, leased]
+    if (leased) aside = [...aside, leased]
     leased = next
     setState(next.name, { kind: 'serving', reason: '' })
     return true
@@ -87,7 +97,7 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
   async function takeOther(now: number): Promise<LeasedKey | undefined> {
     const until = now + leaseMs
     for (const { name, key } of keys) {
-      if (leased?.name === name || retiring.some((each) => each.name === name)) continue
+      if (leased?.name === name || aside.some((each) => each.name === name)) continue
       if (!(await isFunded(name, now))) continue
       if (!(await takeLease(name, { now, until }))) {
         setState(name, { kind: 'elsewhere', reason: 'another replica holds it' })
@@ -96,7 +106,8 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       const sender = build(key, 'sender')
       const checked = await sender.check({ now })
       const low = sender.gas().low
-      if (checked.kind === 'ready' && low === undefined) return { name, sender, until }
+      if (checked.kind === 'ready' && low === undefined)
+        return { name, sender, ready: Promise.resolve(checked), until, users: 0 }
       setState(name, low === undefined ? failureOf(checked) : { kind: 'low', reason: low })
       sender.close()
       await takeLease(name, { now, until: now }) // release it for other replicas
@@ -138,20 +149,21 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     if (leased && lowOf(leased) !== undefined) await renew(now)
   }
 
-  /** Releases retired keys whose settlements have ended, and extends the lease of the others. */
-  async function releaseRetired(now: number): Promise<void> {
+  /** Releases the keys beside the current one whose settlements have ended, and extends the lease of the others. */
+  async function releaseAside(now: number): Promise<void> {
     const busy: LeasedKey[] = []
-    for (const each of retiring) {
-      const isOver = each.until <= now || each.sender.isIdle()
+    for (const each of aside) {
+      const isOver = each.until <= now || (each.users === 0 && each.sender.isIdle())
       const isExtended = !isOver && (await takeLease(each.name, { now, until: now + leaseMs }))
       if (isExtended) {
-        busy.push({ ...each, until: now + leaseMs })
+        each.until = now + leaseMs
+        busy.push(each)
         continue
       }
       each.sender.close()
       if (each.until > now) await takeLease(each.name, { now, until: now })
     }
-    retiring = busy
+    aside = busy
   }
 
   function lowOf({ name, sender }: LeasedKey): string | undefined {
@@ -209,10 +221,43 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       : { ...checked, warnings: [...checked.warnings, ...reasons] }
   }
 
-  /** The key of an account, where this replica has it: also one that is about to be released. */
-  function holderOf(account: string, now: number): LeasedKey | undefined {
-    const ours = [...(leased ? [leased] : []), ...retiring].filter(({ until }) => until > now)
-    return ours.find(({ name }) => states.get(name)?.address.toLowerCase() === account)
+  /** A key that this replica leases: also one that is about to be released. */
+  function holderOf(name: string, now: number): LeasedKey | undefined {
+    const ours = [...(leased ? [leased] : []), ...aside].filter(({ until }) => until > now)
+    return ours.find((each) => each.name === name)
+  }
+
+  /** Sends a payment with the key that it names: leases that key, unless another replica does, and gives it back. */
+  async function settleWith(
+    account: string,
+    ...[payment, offer, at]: Parameters<Chain['settle']>
+  ): Promise<Settlement> {
+    const key = keys.find(({ name, address = name }) => address.toLowerCase() === account)
+    if (!key) return unavailable(`${account} has to send it, and no relayer key is of that account`)
+    if (at.charge === 0n) return await reader.settle(payment, offer, at) // sends nothing
+    const holder = holderOf(key.name, at.now) ?? (await inTurn(() => borrow(key, at.now)))
+    if (!holder) return unavailable(`the key of ${account} has to send it, and another replica holds it`)
+    holder.users++
+    try {
+      const checked = await holder.ready
+      if (checked.kind === 'ready') return await holder.sender.settle(payment, offer, at)
+      return unavailable(`the key of ${account} has to send it: ${failureOf(checked).reason}`)
+    } finally {
+      holder.users--
+    }
+  }
+
+  /** Leases a key for as long as settlements need it. Undefined while another replica holds it. */
+  async function borrow({ name, key }: RelayerKey, now: number): Promise<LeasedKey | undefined> {
+    const holder = holderOf(name, now)
+    if (holder) return holder
+    const until = now + leaseMs
+    if (!(await takeLease(name, { now, until }))) return undefined
+    for (const each of aside) if (each.name === name) each.sender.close() // its lease was lost meanwhile
+    const sender = build(key, 'sender')
+    const borrowed = { name, sender, ready: sender.check({ now }), until, users: 0 }
+    aside = [...aside.filter((each) => each.name !== name), borrowed]
+    return borrowed
   }
 
   /** A payment that only an account without gas could send is refused: the current offer names another one. */
@@ -245,10 +290,10 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       return current && lowOf(current) === undefined ? current.sender.terms(now) : []
     },
     async settle(payment, offer, at): Promise<Settlement> {
+      const facilitator = offer.scheme === 'upto' ? facilitatorOf(payment) : undefined
+      if (facilitator) return await settleWith(facilitator, payment, offer, at)
       const current = serving(at.now)
       if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
-      const facilitator = facilitatorOf(payment)
-      if (facilitator) return await (holderOf(facilitator, at.now) ?? current).sender.settle(payment, offer, at)
       const settlement = await current.sender.settle(payment, offer, at)
       if (settlement.kind !== 'unavailable') return settlement
       // Nothing was sent for lack of gas, so a funded key may send it at once.
@@ -263,15 +308,15 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       },
     }),
     async release(now) {
-      const all = [...(leased ? [leased] : []), ...retiring]
+      const all = [...(leased ? [leased] : []), ...aside]
       dropKey()
-      for (const { sender } of retiring) sender.close()
-      retiring = []
+      for (const { sender } of aside) sender.close()
+      aside = []
       for (const { name } of all) await takeLease(name, { now, until: now })
     },
     close() {
       dropKey()
-      for (const { sender } of retiring) sender.close()
+      for (const { sender } of aside) sender.close()
       reader.close()
     },
   }

@@ -160,6 +160,136 @@ describe('payments that name the key that sends them', () => {
   })
 })
 
+describe('a payment that names a key which this replica does not lease (contract 1.91)', () => {
+  const ONE = '0x00000000000000000000000000000000facade00'
+
+  /** Replicas with two keys. Buyers sign for the first one, which is the facilitator of the chain in memory. */
+  function replicas() {
+    const cash = memoryChain({ schemes: ['upto'] })
+    cash.advance(START)
+    const storage = memoryStorage()
+    const state = { check: (async () => READY) as Checking }
+    /** Settlements under way, by key. */
+    const active = new Map<string, number>()
+    /** The keys that payments were sent with, and how many senders of each key are open. */
+    const sent: string[] = []
+    const open = new Map<string, number>()
+    let gate: Promise<void> | undefined
+    const count = (of: Map<string, number>, key: string, by: number) => of.set(key, (of.get(key) ?? 0) + by)
+    const build = (key: string, role: 'reader' | 'sender'): EvmChain => {
+      if (role === 'sender') count(open, key, 1)
+      return {
+        ...cash,
+        check: () => state.check(),
+        refresh: async () => {},
+        gas: () => ({ address: `0x${key}`, balance: 100n, floor: FLOOR, low: undefined }),
+        keyStatus: async () => ({ address: '0x', balance: 100n, kind: 'funded', reason: '' }),
+        async settle(...args) {
+          sent.push(key)
+          count(active, key, 1)
+          await gate
+          return await cash.settle(...args).finally(() => count(active, key, -1))
+        },
+        isIdle: () => (active.get(key) ?? 0) === 0,
+        close: () => void count(open, key, -1),
+      }
+    }
+    const replica = (owner: string) =>
+      leasedChain({
+        keys: [
+          { name: 'one', key: 'one', address: ONE },
+          { name: 'two', key: 'two', address: '0x02' },
+        ],
+        build,
+        takeLease: (name, when) => storage.lease(name, owner, when),
+        leaseMs: LEASE,
+      })
+    const payer = cash.wallet('payer')
+    cash.fund(payer, 1_000_000n)
+    const offer = cash.offerUpTo(10_000n)
+    const sign = () => cash.sign(offer, { from: payer, now: START })
+    const settle = (chain: LeasedChain, now: number, payment = sign()) =>
+      chain.settle(payment, offer, { now, signal: AbortSignal.timeout(10_000) })
+    return { cash, storage, state, replica, settle, sent, open, hold: (until: Promise<void>) => void (gate = until) }
+  }
+
+  /** The state after a restart: the new replica leases the spare, while the key of the killed one is leased still. */
+  async function restarted() {
+    const made = replicas()
+    const [killed, next] = [made.replica('killed'), made.replica('next')]
+    await killed.renew(START)
+    await next.check({ now: START })
+    for (const now of [START, START + LEASE / 2]) await next.renew(now)
+    return { ...made, killed, next }
+  }
+
+  test('is sent with that key as soon as nobody leases it, and the key is given back', async () => {
+    const { next, settle, sent, cash, storage } = await restarted()
+    expect([(await settle(next, START + LEASE - 1)).kind, cash.transfers.length]).toEqual(['unavailable', 0])
+    expect(await settle(next, START + LEASE)).toMatchObject({ kind: 'settled' })
+    expect([sent, cash.transfers.length]).toEqual([['one'], 1])
+    await next.renew(START + LEASE + 1)
+    expect(await storage.lease('one', 'another', { now: START + LEASE + 2, until: START + 2 * LEASE })).toBe(true)
+  })
+
+  test('is sent by a replica that has no key of its own', async () => {
+    const { replica, settle, killed, next, sent } = await restarted()
+    const idle = replica('idle')
+    expect(await idle.renew(START + 1)).toBe(false)
+    expect(await settle(idle, START + LEASE)).toMatchObject({ kind: 'settled' })
+    expect(sent).toEqual(['one'])
+    killed.close()
+  })
+
+  test('keeps the key leased until it is settled', async () => {
+    const { next, settle, storage, hold } = await restarted()
+    const { promise, resolve } = Promise.withResolvers<void>()
+    hold(promise)
+    const settling = settle(next, START + LEASE)
+    for (let now = START + LEASE; now < START + 4 * LEASE; now += LEASE / 3) {
+      await next.renew(now)
+      expect(await storage.lease('one', 'another', { now, until: now + LEASE })).toBe(false)
+    }
+    resolve()
+    expect(await settling).toMatchObject({ kind: 'settled' })
+    const now = START + 4 * LEASE
+    await next.renew(now)
+    expect(await storage.lease('one', 'another', { now: now + 1, until: now + LEASE })).toBe(true)
+  })
+
+  test('shares one sender with others that name the same key, and with a lease of that key', async () => {
+    const { next, settle, sent, open } = await restarted()
+    const now = START + LEASE
+    await next.renew(now - 1)
+    const both = await Promise.all([settle(next, now), settle(next, now), next.renew(now), settle(next, now)])
+    expect(both.map((each) => typeof each === 'object' && each.kind)).toEqual(['settled', 'settled', false, 'settled'])
+    expect([sent, (open.get('one') ?? 0) <= 2]).toEqual([['one', 'one', 'one'], true])
+  })
+
+  test('is not sent while the node cannot be asked, and the key is left to the others', async () => {
+    const { next, settle, cash, storage, state } = await restarted()
+    state.check = async () => ({ kind: 'unavailable', reason: 'the node is away' })
+    const settlement = await settle(next, START + LEASE)
+    expect(settlement).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('the node is away') })
+    expect(cash.transfers).toEqual([])
+    await next.renew(START + LEASE)
+    expect(await storage.lease('one', 'another', { now: START + LEASE + 1, until: START + 2 * LEASE })).toBe(true)
+  })
+
+  test('is unavailable where no key of this gateway is named', async () => {
+    const { cash, replica } = replicas()
+    const chain = replica('only')
+    await chain.renew(START)
+    const offer = cash.offerUpTo(10_000n)
+    const payment = cash.sign(offer, { from: cash.wallet('payer'), now: START })
+    const witness = (payment.payload.permit2Authorization as { witness: { facilitator: string } }).witness
+    witness.facilitator = '0x00000000000000000000000000000000000000ff'
+    const at = { now: START, signal: AbortSignal.timeout(1_000) }
+    expect(await chain.settle(payment, offer, at)).toMatchObject({ kind: 'unavailable' })
+    expect(cash.transfers).toEqual([])
+  })
+})
+
 const offers = (chain: LeasedChain, now: number) => chain.terms(now).length
 
 async function settleOn(cash: MemoryChain, chain: LeasedChain, now = START): Promise<string> {
