@@ -130,9 +130,9 @@ export function maintenance({
       doubtful.map(async (call) => {
         const endpoint = sold.get(call.endpoint)
         const retainMs = endpoint ? settledMsOf(call, endpoint.retention) : SECONDARY_RETENTION_MS
-        await reconcile(context, call, clock.now() + retainMs)
+        const end = await reconcile(context, call, clock.now() + retainMs)
         // The buyer already has the answer.
-        if (servesBeforeSettlement(endpoint))
+        if (end !== 'forgiven' && servesBeforeSettlement(endpoint))
           await recordIfRefused(storage, call.id, { now: clock.now(), until: clock.now() + timeouts.unpaidBlockMs })
       }),
     )

@@ -1,6 +1,9 @@
 /** Settles a paid call once, fails overdue calls, and reconciles settlements whose outcome is unknown. */
 import { noteHandedOut } from './sent_authorizations.ts'
+import { Type } from '@sinclair/typebox'
+import { recordKind } from '../endpoint/record_kind.ts'
 import { sharedBy } from '../lib/per_process.ts'
+import { forgiveCall } from './unpaid/unpaid_calls.ts'
 import { isUnfinished, LOST } from './ledger.ts'
 import { type ActiveCalls, takenBack } from './active_calls.ts'
 import type { PrepaidCalls } from './prepaid_calls.ts'
@@ -128,8 +131,9 @@ export async function settleCall(
     const spent = await spend(context, authorization, { stored, charge: claim.charge })
     const ending = { token: claim.token, authorization, spent, retainUntil, isDelivered, by }
     const paying = await record(context, call, ending)
-    if (paying === 'dead' && (authorization.key !== offered.key || !isVerified)) continue
-    if (paying === 'dead')
+    const isDead = paying === 'dead' || paying === 'forgiven'
+    if (isDead && (authorization.key !== offered.key || !isVerified)) continue
+    if (isDead)
       return spent.kind === 'dead'
         ? { ...spent, kind: 'refused' }
         : { kind: 'refused', reason: 'the authorization is dead' }
@@ -246,7 +250,15 @@ async function verify(
   return served && served.id !== call.id ? { kind: 'replayed', call: served } : { ...verdict, kind: 'rejected' }
 }
 
-type Spent = (Settlement | Dead) & { readonly isUnsent?: boolean }
+/**
+ * `isUnsent`: this attempt sent nothing. `isRefused`: the chain refuses it as it stands, which is its payer's doing.
+ * `isLate`: it ended by its own terms while it was being settled.
+ */
+type Spent = (Settlement | Dead) & {
+  readonly isUnsent?: boolean
+  readonly isRefused?: boolean
+  readonly isLate?: boolean
+}
 
 /**
  * Sends one authorization; where it may have been sent before, asks the chain first what became of it. One that expired
@@ -271,7 +283,8 @@ async function spend(
       const isUnconfirmed = fate.kind === 'unknown' || (fate.kind === 'open' && !isCumulative(offer))
       if (isOver && isUnconfirmed)
         return { kind: 'unavailable', reason: 'the chain has not yet confirmed that the authorization is over' }
-      if (fate.kind !== 'open') return { ...fate, isUnsent: true }
+      const isLate = wasSent && authorization.expiresAt <= clock.now() && !isCumulative(offer)
+      if (fate.kind !== 'open') return { ...fate, isUnsent: true, isLate }
     }
     const settlement = await within(clock, timeouts.settleMs, (signal) =>
       chain.settle(payment, offer, { now: clock.now(), signal, ...due }),
@@ -282,7 +295,7 @@ async function spend(
     const fate = await askFate(context, authorization, end)
     if (fate.kind === 'settled') return fate
     if (fate.kind === 'dead') return { ...fate, ...settlement, kind: 'dead' }
-    return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement
+    return wasSent ? { kind: 'unknown', reason: settlement.reason, isRefused: true } : settlement
   } catch (error) {
     return { kind: 'unknown', reason: (error as Error).message }
   }
@@ -338,7 +351,7 @@ async function record(
     isDelivered: boolean
     by: SettledBy
   },
-): Promise<Paying | 'dead'> {
+): Promise<Paying | 'dead' | 'forgiven'> {
   const { storage, clock, log, meter = silent, timeouts } = context
   const now = clock.now()
   if (spent.kind === 'settled') {
@@ -350,6 +363,7 @@ async function record(
     if (isRecorded) noteSettled(context, call, { receipt: spent.receipt, by })
     return { kind: 'settled', receipt: spent.receipt, now: true }
   }
+  const isForgiven = await blame(context, call, spent)
   const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const reason = spent.reason.slice(0, MAX_REASON)
@@ -358,7 +372,7 @@ async function record(
   const isUnsent = spent.kind === 'unknown' && spent.isUnsent === true
   const counted = isUnsent ? 'unavailable' : spent.kind
   meter.attempted(call.endpoint, isHopeless ? 'unresolved' : counted)
-  if (spent.kind === 'dead') return 'dead'
+  if (spent.kind === 'dead') return isForgiven ? 'forgiven' : 'dead'
   if (spent.kind !== 'unknown') return spent
   if (!isHopeless) {
     if (retryOf(storage, call.id).reason !== spent.reason)
@@ -374,6 +388,30 @@ async function record(
     })
   }
   return { kind: 'unresolved', reason: spent.reason }
+}
+
+/** Settlements under way that the chain has refused at least once: it is their payer who does not pay. */
+const REFUSED_SETTLEMENT = recordKind({ kind: 'refused_settlement', version: 1, schema: Type.Object({}) })
+
+/**
+ * Remembers that a chain has refused a payment. One that ends without that was never sent for lack of a key, of gas or
+ * of a node: that is our fault, and its buyer owes nothing (contract 1.92). True where it is forgiven now.
+ */
+async function blame({ storage, clock, log, timeouts }: SettleContext, call: Call, spent: Spent): Promise<boolean> {
+  const now = clock.now()
+  if (spent.isRefused) {
+    const record = { id: call.id, owner: call.payer, data: {}, expiresAt: now + timeouts.unpaidBlockMs }
+    await REFUSED_SETTLEMENT.put(storage, record, now)
+  }
+  if (spent.kind !== 'dead' || !spent.isLate || (await REFUSED_SETTLEMENT.get(storage, call.id, now)))
+    return false
+  await forgiveCall(storage, call, now)
+  log.alert('a payment could not be sent before its authorization ended; its buyer owes nothing', {
+    call: call.id,
+    payer: call.payer,
+    amount: call.quote,
+  })
+  return true
 }
 
 function endOf({ kind }: Exclude<Spent, { kind: 'settled' }>, isDelivered: boolean): 'unknown' | 'refused' | 'dead' {
@@ -401,26 +439,31 @@ async function finish(
 
 /**
  * Reconciles a call left in `settling`: asks the chain, sends its authorization again where it is still open, or
- * alerts.
+ * alerts. `forgiven`: it ended unpaid, and not by its buyer's fault.
  */
-export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<void> {
+export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<'forgiven' | undefined> {
   const { storage, clock, timeouts } = context
   const now = clock.now()
-  if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return
+  if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return undefined
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
-  if (claim.kind !== 'retry') return void retries(storage).delete(call.id)
+  if (claim.kind !== 'retry') {
+    retries(storage).delete(call.id)
+    return undefined
+  }
   const { authorization, token } = claim
   const spent = await spend(context, authorization, { stored: claim, charge: claim.charge })
   const ending = { token, authorization, spent, retainUntil, isDelivered: false, by: 'maintenance' } as const
   const paying = await record(context, call, ending)
-  if (paying === 'dead' || (paying.kind !== 'unknown' && paying.kind !== 'unavailable'))
-    return void retries(storage).delete(call.id)
+  const isOpen = typeof paying === 'object' && (paying.kind === 'unknown' || paying.kind === 'unavailable')
+  if (!isOpen) retries(storage).delete(call.id)
+  if (!isOpen) return paying === 'forgiven' ? paying : undefined
   // Wake before an authorization expires, and when it is time to give up.
   const retry = retryOf(storage, call.id)
   const left = Math.max(MIN_PAUSE_MS, (authorization.expiresAt - now) / 2)
   const givesUpAt = authorization.expiresAt + timeouts.unresolvedMs + 1
   retry.nextAt = Math.min(now + Math.min(retry.pauseMs, left), Math.max(givesUpAt, now + 1))
   retry.pauseMs = Math.min(2 * retry.pauseMs, MAX_PAUSE_MS)
+  return undefined
 }
 
 type Retry = { reason: string; pauseMs: number; nextAt: number }

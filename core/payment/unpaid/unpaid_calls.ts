@@ -68,6 +68,17 @@ async function note(
   }
 }
 
+/** Takes a call back from the unpaid ones of its wallet: that it was not paid is not its buyer's fault. */
+export async function forgiveCall(storage: Storage, call: Wallet & Pick<Call, 'id'>, now: number): Promise<void> {
+  for (;;) {
+    const stored = await UNPAID.get(storage, idOf(call), now)
+    if (!stored) return
+    const data = latest(unpaidIn(stored).filter(({ call: id }) => id !== call.id))
+    if (data.calls.length === unpaidIn(stored).length) return
+    if (await UNPAID.move(storage, stored, { data }, now)) return
+  }
+}
+
 /** `recordUnpaidCall` for an answer that is already being sent: a storage error is alerted and otherwise ignored. */
 export async function noteUnpaidCall(
   { storage, log }: { storage: Storage; log: Log },

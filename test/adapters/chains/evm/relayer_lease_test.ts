@@ -233,7 +233,7 @@ describe('a payment that names a key which this replica does not lease (contract
   })
 
   test('is sent by a replica that has no key of its own', async () => {
-    const { replica, settle, killed, next, sent } = await restarted()
+    const { replica, settle, killed, sent } = await restarted()
     const idle = replica('idle')
     expect(await idle.renew(START + 1)).toBe(false)
     expect(await settle(idle, START + LEASE)).toMatchObject({ kind: 'settled' })
