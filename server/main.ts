@@ -56,7 +56,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
           wired.metrics?.drainPhase(phase)
         },
       })
-      await alerts?.stop()
+      await alerts.stop()
       await maintenance.stop()
       await listening.stop(true)
       await wired.close()
@@ -68,33 +68,38 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   }
 }
 
-/** Posts alerts to the operator's webhook, if there is one. */
-function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Promise<void> } | undefined {
-  if (!config.alertWebhook) return undefined
+/** Posts alerts to the operator's webhook, if there is one. Payments that nobody can send are logged in any case. */
+function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Promise<void> } {
   const { clock, gateways, storage, lowAccounts, clockTrouble } = wired
-  const hook = webhook({ ...config.alertWebhook, clock, log, newId: () => crypto.randomUUID() })
+  const { alertWebhook } = config
+  const hook = alertWebhook && webhook({ ...alertWebhook, clock, log, newId: () => crypto.randomUUID() })
   const { database, objects } = config
+  const finders = findersOf({
+    gateways: gateways.filter(({ config }) => !config.retired).map(({ gateway }) => gateway),
+    storage,
+    clock,
+    lowAccounts,
+    clockTrouble,
+    directories: [
+      ...(database.kind === 'sqlite' ? [dirname(database.path)] : []),
+      ...(objects.kind === 'file' ? [objects.dir] : []),
+    ],
+  })
   const alerts = startAlerts({
-    finders: findersOf({
-      gateways: gateways.filter(({ config }) => !config.retired).map(({ gateway }) => gateway),
-      storage,
-      clock,
-      lowAccounts,
-      clockTrouble,
-      directories: [
-        ...(database.kind === 'sqlite' ? [dirname(database.path)] : []),
-        ...(objects.kind === 'file' ? [objects.dir] : []),
-      ],
-    }),
+    finders: finders.filter(({ name }) => hook || name === 'settlements'),
     clock,
     log,
-    report: hook.send,
+    report(alert) {
+      if (alert.event === 'payments_unsettled' && alert.state === 'started')
+        log.alert(alert.summary, { gateway: alert.gateway, ...alert.details })
+      hook?.send(alert)
+    },
   })
   return {
     async stop() {
       alerts.stop()
-      await hook.flush(ALERT_FLUSH_MS)
-      hook.close()
+      await hook?.flush(ALERT_FLUSH_MS)
+      hook?.close()
     },
   }
 }

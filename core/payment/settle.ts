@@ -403,8 +403,7 @@ async function blame({ storage, clock, log, timeouts }: SettleContext, call: Cal
     const record = { id: call.id, owner: call.payer, data: {}, expiresAt: now + timeouts.unpaidBlockMs }
     await REFUSED_SETTLEMENT.put(storage, record, now)
   }
-  if (spent.kind !== 'dead' || !spent.isLate || (await REFUSED_SETTLEMENT.get(storage, call.id, now)))
-    return false
+  if (spent.kind !== 'dead' || !spent.isLate || (await REFUSED_SETTLEMENT.get(storage, call.id, now))) return false
   await forgiveCall(storage, call, now)
   log.alert('a payment could not be sent before its authorization ended; its buyer owes nothing', {
     call: call.id,
@@ -441,7 +440,11 @@ async function finish(
  * Reconciles a call left in `settling`: asks the chain, sends its authorization again where it is still open, or
  * alerts. `forgiven`: it ended unpaid, and not by its buyer's fault.
  */
-export async function reconcile(context: SettleContext, call: Call, retainUntil: number): Promise<'forgiven' | undefined> {
+export async function reconcile(
+  context: SettleContext,
+  call: Call,
+  retainUntil: number,
+): Promise<'forgiven' | undefined> {
   const { storage, clock, timeouts } = context
   const now = clock.now()
   if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return undefined

@@ -9,6 +9,7 @@ export type AlertEvent =
   | 'sales_stopped'
   | 'clock_skew'
   | 'payments_unresolved'
+  | 'payments_unsettled'
   | 'vendor_outage'
   | 'storage_unreachable'
   | 'disk_low'

@@ -9,7 +9,7 @@ export type LowAccount = { readonly gateway: string; readonly address: string; r
 
 export type Watched = {
   readonly gateways: readonly Pick<Gateway, 'name' | 'fetch'>[]
-  readonly storage: Pick<Storage, 'getCall' | 'unsettled'>
+  readonly storage: Pick<Storage, 'getCall' | 'unsettled' | 'listOpen' | 'listAuthorizations'>
   readonly clock: Clock
   lowAccounts(): readonly LowAccount[]
   /** Why the clock cannot be trusted. */
@@ -21,7 +21,10 @@ export type Watched = {
 
 /** A settlement whose outcome is unknown for longer was looked up many times, without an answer of the chain. */
 const DOUBT_MS = 10 * 60_000
+/** A payment settles within seconds; what a dead replica was settling is claimed again within 75 s. */
+const UNSETTLED_MS = 90_000
 const MAX_LISTED = 20
+const MAX_UNSETTLED = 500
 /** Below this share of free space. */
 const LOW_DISK = 0.1
 /** An address of its own, so that buyers do not use up the rate limit of the health routes. */
@@ -58,6 +61,7 @@ export function findersOf(watched: Watched): readonly Finder[] {
       },
     },
     { name: 'payments', find: payments },
+    { name: 'settlements', find: settlements },
     { name: 'sales', find: async () => (await Promise.all(gateways.map(sales))).flat() },
     { name: 'vendors', find: async () => (await Promise.all(gateways.slice(0, 1).map(vendors))).flat() },
     { name: 'disk', find: async () => (await Promise.all(directories.map(disk))).flat() },
@@ -77,6 +81,36 @@ export function findersOf(watched: Watched): readonly Finder[] {
         `for over ${DOUBT_MS / 60_000} minutes. Look them up on the chain.`,
       details: { calls: calls.map(({ id }) => id) },
     }))
+  }
+
+  /** Payments that nobody could send so far, while there is time to do something about it. */
+  async function settlements(): Promise<readonly Condition[]> {
+    const now = clock.now()
+    const open = await storage.listOpen(MAX_UNSETTLED)
+    const late = open.filter(
+      ({ paymentStatus, settlingAt }) => paymentStatus === 'settling' && (settlingAt ?? now) <= now - UNSETTLED_MS,
+    )
+    const named = [...new Set(late.map(({ gateway }) => gateway))]
+    return await Promise.all(
+      named.map(async (gateway) => {
+        const calls = late.filter((call) => call.gateway === gateway)
+        const first = calls.slice(0, MAX_LISTED)
+        const bound = (await Promise.all(first.map(({ id }) => storage.listAuthorizations(id)))).flat()
+        const ends = bound.filter(({ status }) => status === 'open' || status === 'sent')
+        const left = Math.round((Math.min(...ends.map(({ expiresAt }) => expiresAt)) - now) / 1000)
+        const until = left > 0 && Number.isFinite(left) ? `; the first authorization ends in ${left} s` : ''
+        return {
+          event: 'payments_unsettled' as const,
+          subject: '',
+          severity: 'critical' as const,
+          gateway,
+          summary:
+            `${calls.length} payments have not been settled for over ${UNSETTLED_MS / 1000} s${until}. ` +
+            'Look at the relayer keys, their gas and the node.',
+          details: { calls: first.map(({ id }) => id), reasons: [...new Set(first.map((call) => call.paymentError))] },
+        }
+      }),
+    )
   }
 
   /** Why a gateway does not sell, in the words of its own health route. */

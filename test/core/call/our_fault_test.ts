@@ -5,10 +5,8 @@ import type { Chain } from '../../../core/mod.ts'
 import { read } from '../../kit.ts'
 import { SKY, table } from './stream_kit.ts'
 
-const MINUTE = 60_000
-
 /** A gateway without what it needs to send, as long as `lacks.reason` says so. */
-async function shop() {
+async function lackingGateway() {
   const cash = memoryChain()
   const lacks: { reason: string | undefined } = { reason: undefined }
   const settle: Chain['settle'] = async (...args) =>
@@ -36,7 +34,7 @@ async function shop() {
 describe('a payment that the gateway could not send (contract 1.92)', () => {
   for (const reason of ['no relayer key of that account', 'nothing was sent: no gas', 'the node is away'])
     test(`is not owed by its buyer: ${reason}`, async () => {
-      const { buy, pass, lacks, cash, log } = await shop()
+      const { buy, pass, lacks, cash, log } = await lackingGateway()
       lacks.reason = reason
       expect((await buy()).status).toBe(200)
       await pass(12)
@@ -48,7 +46,7 @@ describe('a payment that the gateway could not send (contract 1.92)', () => {
     })
 
   test('is settled as soon as the gateway can', async () => {
-    const { buy, pass, lacks, cash } = await shop()
+    const { buy, pass, lacks, cash } = await lackingGateway()
     lacks.reason = 'no gas'
     await buy()
     await pass(1)
@@ -58,22 +56,22 @@ describe('a payment that the gateway could not send (contract 1.92)', () => {
   })
 
   test('is owed where the buyer took the money away meanwhile, and the chain has refused it once', async () => {
-    const { buy, pass, lacks, cash, alice } = await shop()
+    const { buy, pass, lacks, cash, alice } = await lackingGateway()
     lacks.reason = 'no gas'
     await buy()
-    const held = cash.balanceOf(alice.wallet)
-    cash.fund(alice.wallet, -held)
+    const balance = cash.balanceOf(alice.wallet)
+    cash.fund(alice.wallet, -balance)
     lacks.reason = undefined
     await pass(2)
     lacks.reason = 'no gas'
     await pass(12)
-    cash.fund(alice.wallet, held)
+    cash.fund(alice.wallet, balance)
     const next = await buy()
     expect([next.status, next.body.code, cash.transfers.length]).toEqual([402, 'PAYMENT_UNFUNDED', 0])
   })
 
   test('is owed where the chain knows that its buyer has cancelled it', async () => {
-    const { buy, pass, lacks, cash } = await shop()
+    const { buy, pass, lacks, cash } = await lackingGateway()
     lacks.reason = 'no gas'
     const { payment } = await buy()
     cash.cancel(payment)

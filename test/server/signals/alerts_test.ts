@@ -4,6 +4,7 @@ import { createHmac } from 'node:crypto'
 import { type AlertReport, type Condition, watcher } from '../../../server/signals/alerts.ts'
 import { findersOf, type Watched } from '../../../server/signals/conditions.ts'
 import { webhook } from '../../../server/signals/webhook.ts'
+import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { kit, START, testClock, testLog } from '../../kit.ts'
 
 const LOW: Condition = {
@@ -105,6 +106,8 @@ describe('a gateway process', () => {
         storage: {
           getCall: () => Promise.reject(new Error('no connection')),
           unsettled: async () => [],
+          listOpen: async () => [],
+          listAuthorizations: async () => [],
         },
       },
       { event: 'storage_unreachable', severity: 'critical' },
@@ -117,11 +120,34 @@ describe('a gateway process', () => {
     const made = kit({ name: 'base' })
     made.chain.simulate('late')
     await made.buyer().buy()
+    const unresolved = async () => (await find({}, made)()).filter(({ event }) => event === 'payments_unresolved')
     await made.clock.advance(9 * 60_000)
-    expect(await find({}, made)()).toEqual([])
+    expect(await unresolved()).toEqual([])
     await made.clock.advance(3 * 60_000)
-    expect(await find({}, made)()).toEqual([
+    expect(await unresolved()).toEqual([
       expect.objectContaining({ event: 'payments_unresolved', gateway: 'base', severity: 'critical' }),
+    ])
+  })
+
+  test('reports payments that nobody could send, well before they end', async () => {
+    const chain = memoryChain()
+    const settle = async () => ({ kind: 'unknown' as const, reason: 'another replica holds the key' })
+    const made = kit({ name: 'base', chain: { ...chain, settle } })
+    const { body } = await made.buyer().buy()
+    const round = async () => {
+      await made.clock.advance(30_000)
+      await made.gateway.maintain()
+      return await find({}, made)()
+    }
+    expect([await round(), await round()]).toEqual([[], []])
+    expect(await round()).toEqual([
+      expect.objectContaining({
+        event: 'payments_unsettled',
+        gateway: 'base',
+        severity: 'critical',
+        summary: expect.stringContaining('the first authorization ends in 510 s'),
+        details: { calls: [body.id], reasons: ['another replica holds the key'] },
+      }),
     ])
   })
 
