@@ -5,7 +5,8 @@
 import { addressProblem } from '../../adapters/chains/address.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
-import { setting, Url } from '../../adapters/providers/manifest.ts'
+import { EVM_SCHEMES, type EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import { Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
@@ -95,9 +96,9 @@ export const paymentMethodSettings = {
   ),
   schemes: setting(
     'EVM: the schemes that it sells by, preferred first. `upto` charges what was used, through Permit2; the key that made an offer has to settle it, so keep its gas topped up. `batch-settlement` charges what was used by signed vouchers of a channel. See [channels](gateways_and_chains.md#channels).',
-    Type.Array(Type.Union([Type.Literal('exact'), Type.Literal('upto'), Type.Literal('batch-settlement')]), {
+    Type.Array(oneOf(...EVM_SCHEMES), {
       minItems: 1,
-      maxItems: 3,
+      maxItems: EVM_SCHEMES.length,
       uniqueItems: true,
     }),
     { usual: '`["exact"]`; all on devnet' },
@@ -142,7 +143,6 @@ export type FacilitatorSetting = {
 type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
 type OnChain = { readonly network: string; readonly asset: string; readonly payTo: string; readonly rpcUrl: string }
 
-type EvmScheme = 'exact' | 'upto' | 'batch-settlement'
 type ChannelsRow = {
   readonly key: string
   readonly withdrawDelay?: number
@@ -184,6 +184,17 @@ export type BatchedPaymentMethod = {
   readonly payTo: string
 }
 export type PaymentMethod = EvmPaymentMethod | SolanaPaymentMethod | BatchedPaymentMethod
+
+type Settler<Method> = Method extends { readonly settles: { readonly by: infer By extends string } } ? By : never
+type Schemes<Method> = Method extends { readonly schemes?: readonly (infer Scheme extends string)[] } ? Scheme : never
+/**
+ * Every way to pay that can be configured: `evm/exact`, `solana/facilitators`, `batched`. Facilitators settle by
+ * `exact` alone.
+ */
+export type WayToPay<Method extends PaymentMethod = PaymentMethod> = Method extends { readonly settles: unknown }
+  ? | `${Method['kind']}/${[Schemes<Method>] extends [never] ? Exclude<Settler<Method>, 'facilitators'> : Schemes<Method>}`
+    | `${Method['kind']}/${Settler<Method> & 'facilitators'}`
+  : Method['kind']
 
 /** USDC where its address and signing domain are known (decision 67). Elsewhere the row must set them. */
 const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {

@@ -23,8 +23,9 @@ import { evmChannels } from './channels/mod.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
+import type { EvmScheme } from '../lib/x402_contracts.ts'
 
-export type EvmScheme = 'exact' | 'upto' | 'batch-settlement'
+export type { EvmScheme } from '../lib/x402_contracts.ts'
 
 /** What `batch-settlement` needs beside the chain: a place for what was charged, and a key that claims it. */
 export type ChannelSettings = {

@@ -4,6 +4,10 @@
  */
 import { parseAbi } from 'viem'
 
+/** The schemes that an EVM chain can sell by. Configuration and the laws of schemes read this list. */
+export const EVM_SCHEMES = ['exact', 'upto', 'batch-settlement'] as const
+export type EvmScheme = (typeof EVM_SCHEMES)[number]
+
 export const BATCH_SETTLEMENT = '0x4020074e9dF2ce1deE5A9C1b5c3f541D02a10003'
 export const ERC3009_COLLECTOR = '0x4020806089470a89826cB9fB1f4059150b550004'
 export const PERMIT2_COLLECTOR = '0x4020425FAf3B746C082C2f942b4E5159887B0005'

@@ -1,0 +1,91 @@
+/** By way to pay and promise: the promise's own test, a test of the scheme alone, or why it cannot be broken. */
+import type { Cell, Row, Table } from './scheme.ts'
+
+const run: Cell = { kind: 'run' }
+const reason = (why: string): Cell => ({ kind: 'reason', why })
+const tested = (file: string, title: string): Cell => ({ kind: 'tested', file, title })
+const broken = (how: string): Cell => ({ kind: 'broken', how })
+
+/** The gateway closes by its clock before any chain or service is asked, whatever it is paid in. */
+const clock = tested('adapters/shared_clock_test.ts', 'sells beyond a quarter lease of skew nothing, and says so once')
+const NO_DEPOSIT = 'nothing is deposited: what is not charged has never left the wallet'
+const FORGED_CHANNEL = 'a channel in the name of the wallet, with an authorizer of the thief’s, counts as the wallet'
+
+const everywhere = {
+  identity: run,
+  published: run,
+  drained: run,
+  drained_stream: run,
+  parallel: run,
+  nonces: run,
+  lists: run,
+  limits: run,
+  metering: run,
+  reports: run,
+  receipts: run,
+  new_wallets: run,
+  kill: run,
+  pause: run,
+  clock,
+  unreadable_balance: run,
+  no_gas: run,
+} satisfies Partial<Row>
+
+/** Gateways that sell by channels as well. */
+const besideChannels = {
+  identity: broken(FORGED_CHANNEL),
+  published: broken(FORGED_CHANNEL),
+  lists: broken(FORGED_CHANNEL),
+  limits: broken(FORGED_CHANNEL),
+} satisfies Partial<Row>
+
+export const TABLE: Table = {
+  'evm/exact': {
+    ...everywhere,
+    ...besideChannels,
+    gas: run,
+    refunds: reason(NO_DEPOSIT),
+  },
+  'evm/upto': {
+    ...everywhere,
+    ...besideChannels,
+    gas: run,
+    refunds: reason(NO_DEPOSIT),
+  },
+  'evm/batch-settlement': {
+    ...everywhere,
+    ...besideChannels,
+    drained_stream: broken('a deposit is sent after the answer, and each salt is a balance of its own'),
+    parallel: broken('each salt is a balance of its own'),
+    new_wallets: broken('each salt is a balance of its own'),
+    unreadable_balance: broken('each salt is a balance of its own'),
+    gas: broken('deposits that revert have no limit'),
+    refunds: tested(
+      'adapters/chains/evm/channels/refunds_full_test.ts',
+      'what is due is claimed and paid out, and what is left goes back to the payer, in one transaction',
+    ),
+  },
+  'evm/facilitators': {
+    ...everywhere,
+    gas: reason('the facilitator sends and pays for the transactions; the gateway has no account on the chain'),
+    refunds: reason(NO_DEPOSIT),
+  },
+  'solana/fee_payer': {
+    ...everywhere,
+    gas: tested(
+      'adapters/chains/solana/attacks_test.ts',
+      'the dearest payment that is taken costs a ten-thousandth of a SOL',
+    ),
+    refunds: reason(NO_DEPOSIT),
+  },
+  'solana/facilitators': {
+    ...everywhere,
+    gas: reason('the facilitator is the fee payer; the gateway has no account on the chain'),
+    refunds: reason(NO_DEPOSIT),
+  },
+  batched: {
+    ...everywhere,
+    gas: reason('the service moves money between deposits, in transactions of its own; the gateway sends none'),
+    refunds: reason('deposits are kept and paid back by the service; the gateway cannot hold them'),
+  },
+}
