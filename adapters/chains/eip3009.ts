@@ -14,6 +14,7 @@ const DOMAIN_TYPE = keccak(
   utf8ToBytes('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
 )
 const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
+const RECEIVE_TYPE: Hex = '0xd099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668db87aae413de8'
 
 /** Half the order of secp256k1. A larger s mirrors a valid signature, and tokens refuse it (EIP-2). */
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
@@ -32,10 +33,13 @@ const MAX_DIGESTS = 5_000
  * Computes EIP-712 digests of transfers with a cache, so that a payment is hashed once. A digest depends only on its
  * transfer and separator, so a cached one is as good as a new one.
  */
-export function transferDigests(hash: (bytes: Uint8Array) => string = keccak): (of: Transfer, separator: Hex) => Hex {
+export function transferDigests(
+  hash: (bytes: Uint8Array) => string = keccak,
+  type: Hex = TRANSFER_TYPE,
+): (of: Transfer, separator: Hex) => Hex {
   const known = lruCache<Hex>(MAX_DIGESTS)
   return ({ from, to, value, validAfter, validBefore, nonce }, separator) => {
-    const words = [TRANSFER_TYPE, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')
+    const words = [type, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')
     const key = separator + words
     const before = known.get(key)
     if (before !== undefined) return before
@@ -47,6 +51,9 @@ export function transferDigests(hash: (bytes: Uint8Array) => string = keccak): (
 
 /** The EIP-712 digest that `from` signs. All chains of a process share the digests that are kept. */
 export const digestOf = transferDigests()
+
+/** The same for a transfer that only its recipient may carry out: `ReceiveWithAuthorization`. */
+export const receiveDigestOf = transferDigests(keccak, RECEIVE_TYPE)
 
 /**
  * Returns what is wrong with the form of a private key's signature, or undefined. It must have 65 bytes, a low s and a

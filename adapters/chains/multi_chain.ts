@@ -105,6 +105,8 @@ export function multiChain(chains: readonly Chain[]): Chain {
       (await chainBySignature(payment, offer, at)).identity,
     verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
     settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
+    secure: async (payment, offer, at) =>
+      (await ownerOf(offer, at.now)?.secure?.(payment, offer, at)) ?? { kind: 'secured' },
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
     drawDown: async (payment, offer, at) => await ownerOf(offer, at.now)?.drawDown?.(payment, offer, at),
     ...(chains.some((chain) => chain.refund) && { refund }),

@@ -24,6 +24,7 @@ import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../po
 import { isCumulative, withCorrected } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
+import { securePayment } from '../payment/secure_payment.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Polls } from './poll.ts'
 import type { RequestContext } from './request_context.ts'
@@ -46,6 +47,7 @@ type Signed = PricedOrder & {
   readonly kind: 'signed'
   readonly payment: Payment
   readonly payer: string
+  readonly otherAddress: string | undefined
   readonly key: string
   readonly expiresAt: number
   readonly offer: Offer
@@ -72,6 +74,7 @@ type Refused = {
   readonly offer?: Offer
 }
 type Unavailable = { readonly kind: 'unavailable'; readonly reason: string }
+type OpenedPayment = Extract<Accepted, { kind: 'opened' }>
 type Replayed = { readonly kind: 'replayed'; readonly call: Call }
 
 export type Accepted =
@@ -112,6 +115,7 @@ export function paymentAcceptance(
     const opened = await openWithin(verified)
     if (opened.kind === 'replayed') return replied(await replay(signed, opened.call))
     if (opened.kind === 'refused') return replied(await refuse(signed, opened))
+    if (opened.kind === 'unavailable') return replied(unverified(order, opened.reason))
     meter.judged('valid')
     order.counting.refund()
     return opened
@@ -128,12 +132,13 @@ export function paymentAcceptance(
     const id = identifierOf(payment)
     const identified = await offering.identify(payment, offers)
     if (identified.kind !== 'known') return identified
-    const { payer, key, expiresAt, offer } = identified
+    const { payer, otherAddress, key, expiresAt, offer } = identified
     const { method } = requestContext.request
     const request = await bodyFingerprint(method, requestContext.path, { body: bodyText, clock })
     const tag = id === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id, fingerprint: request })
     const asset = balanceKeyOf(identified)
-    return { ...order, kind: 'signed', payment, payer, key, expiresAt, offer, asset, fingerprint: request, tag }
+    const wallet = { payer, otherAddress, asset }
+    return { ...order, ...wallet, kind: 'signed', payment, key, expiresAt, offer, fingerprint: request, tag }
   }
 
   // ── 5: is its authorization known, or the request itself? ─────────────────────────────────────────────────────────
@@ -159,14 +164,14 @@ export function paymentAcceptance(
   async function replay(signed: Signed, call: Call): Promise<Reply> {
     const { endpoint, requestContext } = signed
     const isSame = call.fingerprint === signed.fingerprint
-    const isRightful =
-      !wasHandedOut(call) || (isSame && (await gatewayContext.pollUrls.isFrom(call, requestContext.ip)))
+    const isKnown = !wasHandedOut(call) || (await gatewayContext.pollUrls.isFrom(call, requestContext.ip))
+    const isRightful = isKnown && (isSame || !wasHandedOut(call))
     const resent = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
     if (resent) return resent
     const corrected = await correction(signed, call, isSame)
     if (corrected) return await refuse(signed, corrected)
     const worded = endpoint.replayError === undefined ? {} : { error: endpoint.replayError }
-    const more = { ...worded, ...(await recovery(call, isRightful)) }
+    const more = { ...worded, ...(isKnown && (await recovery(call, isRightful))) }
     return await refuse(signed, replayed(more))
   }
 
@@ -238,14 +243,14 @@ export function paymentAcceptance(
 
   /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
-    const { endpoint, input, price, payer, asset, verdict } = verified
+    const { endpoint, input, price, payer, otherAddress, asset, verdict } = verified
     gatewayContext.controls?.requireOpen()
     if (endpoint.delivery !== 'stream')
       endpoint.admit?.(input, { catalog: gatewayContext.catalog, vendors: ports.vendors })
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
-    gatewayContext.controls?.requireListed(payer)
+    gatewayContext.controls?.requireListed(payer, otherAddress)
     // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)
@@ -308,13 +313,14 @@ export function paymentAcceptance(
   // ── 7: the call ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Opens the call within the operator's limits on spending. */
-  async function openWithin(verified: Verified): ReturnType<typeof open> {
+  async function openWithin(verified: Verified): Promise<OpenedPayment | Refused | Unavailable | Replayed> {
     const { payer, price } = verified
     const order = { payer, gateway: gatewayContext.name, amount: price.amount, limits: gatewayContext.windows }
     const hold = await gatewayContext.controls?.reserve(order)
     let isOpened = false
     try {
-      const opened = await open(verified, hold)
+      const opening = await open(verified, hold)
+      const opened = opening.kind === 'opened' ? await secured(verified, opening) : opening
       isOpened = opened.kind === 'opened'
       return opened
     } finally {
@@ -322,10 +328,7 @@ export function paymentAcceptance(
     }
   }
 
-  async function open(
-    verified: Verified,
-    hold: SpendingHold | undefined,
-  ): Promise<Extract<Accepted, { kind: 'opened' }> | Refused | Replayed> {
+  async function open(verified: Verified, hold: SpendingHold | undefined): Promise<OpenedPayment | Refused | Replayed> {
     const { endpoint, input, price, payment, payer, key, expiresAt, offer, asset, tag, requestContext } = verified
     const now = clock.now()
     const authorization: Authorization = { key, payer, payment, offer, expiresAt }
@@ -379,6 +382,16 @@ export function paymentAcceptance(
         settlesEarly,
       },
     }
+  }
+
+  /** The opened call, once its deposit is on chain where it has one. */
+  async function secured(
+    { verdict }: Verified,
+    { opened }: OpenedPayment,
+  ): Promise<OpenedPayment | Refused | Unavailable> {
+    const securing = verdict.isSecured ? await securePayment(gatewayContext, opened) : undefined
+    if (securing && securing.kind !== 'secured') return securing
+    return { kind: 'opened', opened: securing?.extra ? { ...opened, secured: securing.extra } : opened }
   }
 
   /** Fails a call whose payer has asked for its money back since the payment was verified (decision 133). */

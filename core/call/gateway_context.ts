@@ -77,4 +77,6 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
    * (contract 1.47).
    */
   readonly settlesEarly?: boolean
+  /** What the buyer is told of its deposit where the work fails. */
+  readonly secured?: Readonly<Record<string, unknown>>
 }

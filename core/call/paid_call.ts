@@ -134,27 +134,27 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
       : await made.serveFree(endpoint, input, requestContext)
   }
 
-  async function serve({ endpoint, ...working }: OpenedCall): Promise<Reply> {
+  async function serve({ endpoint, secured, ...working }: OpenedCall): Promise<Reply> {
     try {
       const reply =
         endpoint.delivery === 'stream'
           ? await streamed.serve({ ...working, endpoint })
           : await made.serve({ ...working, endpoint })
       const hasOutcome = reply.status < 400 || 'payment-response' in reply.headers
-      return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call) } }
+      return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call, secured) } }
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
       throw new ApiError(error.code, {
         ...error.parts,
-        headers: { ...error.parts.headers, ...unpaidHeaders(working.call) },
+        headers: { ...error.parts.headers, ...unpaidHeaders(working.call, secured) },
       })
     }
   }
 }
 
 /** Headers that say what a failure after verification means for the payment (contract 1.65). */
-const unpaidHeaders = ({ offer, payer }: Call): Record<string, string> =>
-  refusalHeaders({ reason: 'the call failed; this payment was not charged', network: offer.network, payer })
+const unpaidHeaders = ({ offer, payer }: Call, extra: OpenedCall['secured']): Record<string, string> =>
+  refusalHeaders({ reason: 'the call failed; this payment was not charged', network: offer.network, payer, extra })
 
 const requestHeadOf = ({ params, request }: RequestContext): RequestHead => ({
   params,

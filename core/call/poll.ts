@@ -190,7 +190,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       if (proof.kind === 'none')
         return require({
           ...replies.verificationFailed(proof.code, proof.reason),
-          ...(proof.served && (await recovery(proof.served, !wasHandedOut(proof.served)))),
+          ...(proof.served && !wasHandedOut(proof.served) && (await recovery(proof.served, true))),
         })
       isRightful = true
     }

@@ -23,11 +23,12 @@ export type Corrected = { readonly extra: Readonly<Record<string, unknown>>; rea
 export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /**
- * `fundedBy` names the balance that pays, when it is not the payer's own balance of the asset: exposure is summed over
- * it.
+ * `payer` is the wallet that has signed this payload. `fundedBy` names the balance that pays, when it is not the
+ * payer's own balance of the asset: exposure is summed over it. `otherAddress` is a second address that the payload
+ * names, which proves nothing: a block-list refuses either, an allow-list wants the payer.
  */
 export type Identity =
-  | { kind: 'known'; payer: string; key: string; expiresAt: number; fundedBy?: string }
+  | { kind: 'known'; payer: string; key: string; expiresAt: number; fundedBy?: string; otherAddress?: string }
   | Refused
   | Unavailable
 
@@ -43,6 +44,8 @@ export type Verdict =
       block?: number
       /** The money was deposited for this seller before: `drawDown` can settle it. */
       isPrepaid?: true
+      /** The money is deposited for this seller on chain, or will be before the work begins (`secure`). */
+      isSecured?: true
       holds?(at: { now: number }): Promise<boolean>
     }
   | Refused
@@ -50,6 +53,17 @@ export type Verdict =
 
 /** What settling changes in storage, and its receipt. Whoever stores it says at the end whether it was stored. */
 export type DrawDown = { readonly spent: RecordMove; readonly receipt: Receipt; end(isStored: boolean): void }
+
+/**
+ * What became of the money that has to be deposited before the work. `extra` is told to the buyer, whatever becomes of
+ * the call.
+ */
+export type Securing =
+  | { kind: 'secured'; extra?: Readonly<Record<string, unknown>> }
+  | Refused
+  | Unavailable
+  /** It was sent, and may still be mined. The same payment asks for its outcome. */
+  | { kind: 'unknown'; reason: string }
 
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
@@ -146,6 +160,11 @@ export interface Chain {
   identify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Identity>
   /** Whether it would pay now. Moves no money. */
   verify(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Verdict>
+  /**
+   * Brings the deposit of a verified payment on chain, once, however often it is asked. It is asked before the work
+   * begins. Absent where nothing is deposited.
+   */
+  secure?(payment: Payment, offer: Offer, at: { now: number; signal: AbortSignal }): Promise<Securing>
   /**
    * Moves the offer's amount or, where the scheme charges by use (`chargesUse`), `charge`, which is at most that. A
    * call has one charge, however often it is tried. Without one the whole amount is charged.

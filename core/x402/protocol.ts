@@ -161,10 +161,16 @@ export function receiptHeaders({ block: _, ...receipt }: Receipt): Record<string
 const MAX_REASON = 96
 
 /** The PAYMENT-RESPONSE header of a failed settlement. */
-export function refusalHeaders(refusal: { reason: string; network: string; payer: string }): Record<string, string> {
-  const { network, payer } = refusal
+export function refusalHeaders(refusal: {
+  readonly reason: string
+  readonly network: string
+  readonly payer: string
+  readonly extra?: Readonly<Record<string, unknown>> | undefined
+}): Record<string, string> {
+  const { network, payer, extra } = refusal
   const reason = refusal.reason.length > MAX_REASON ? `${refusal.reason.slice(0, MAX_REASON)}...` : refusal.reason
-  return { 'payment-response': encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer }) }
+  const failed = { success: false, errorReason: reason, transaction: '', network, payer, ...(extra && { extra }) }
+  return { 'payment-response': encodeHeader(failed) }
 }
 
 export const isAscii = (text: string): boolean => /^[\x20-\x7e]*$/.test(text)

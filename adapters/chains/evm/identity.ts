@@ -9,7 +9,7 @@ import {
   signatureProblem,
   textDigest,
 } from '../eip3009.ts'
-import type { Chain, Identity, Proof, Refused } from '../../../core/ports/mod.ts'
+import type { Chain, Identity, Proof, Refused, Unavailable } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { ERC1271_MAGIC, signatureCall } from './token.ts'
 import type { Reads } from './reads.ts'
@@ -25,12 +25,22 @@ export type ParsedPayment = { readonly exact: Exact; readonly digest: Hex; reado
 export type EvmIdentity = {
   parse(payment: Payment, offer: Offer): ParsedPayment | Refused
   identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity>
+  checkSignature: CheckSignature
   /** By EIP-191, or by the account's own check where it has code (ERC-1271). */
   hasSigned: NonNullable<Chain['hasSigned']>
   /** Whether this address is known to have had code. Contracts keep it; an EIP-7702 delegation can be revoked. */
   hadCode(address: Hex): boolean
   markContract(address: Hex): void
 }
+
+/**
+ * Whether the account has signed the digest, with its own key or, where it has code, by ERC-1271. Asks the node only
+ * when the signature is not of the account's own key.
+ */
+export type CheckSignature = (
+  signed: { readonly account: Hex; readonly digest: Hex; readonly signature: Hex },
+  at: CallOptions,
+) => Promise<{ readonly kind: 'signed' } | { readonly kind: 'unsigned'; readonly problem: string } | Unavailable>
 
 export type IdentityConfig = {
   readonly network: string
@@ -90,29 +100,29 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
     const parsed = parse(payment, offer)
     if ('kind' in parsed) return parsed
     const { exact, digest } = parsed
-    const signer = await recoverSigner(digest, exact.signature)
-    if (signer === exact.from) return identified(exact)
-    const pending = plainAccounts.get(exact.from)
-    if (pending && (await unlessAborted(pending, at.signal)) === false) return refusedSignature(exact, signer)
+    const checked = await checkSignature({ account: exact.from, digest, signature: exact.signature }, at)
+    if (checked.kind === 'unsigned') return refused('PAYMENT_INVALID', 'signature', checked.problem)
+    return checked.kind === 'signed' ? identified(exact) : checked
+  }
+
+  const checkSignature: CheckSignature = async ({ account, digest, signature }, { signal }) => {
+    const signer = await recoverSigner(digest, signature)
+    if (signer === account) return { kind: 'signed' }
+    const unsigned = { kind: 'unsigned', problem: signatureProblemOf({ signature, from: account }, signer) } as const
+    const pending = plainAccounts.get(account)
+    if (pending && (await unlessAborted(pending, signal)) === false) return unsigned
     const [isContract, seen] = await Promise.all([
-      unlessAborted(readCode(exact.from), at.signal),
-      reads.view([], { lagSeconds, signal: at.signal }), // detects a node that is behind
+      unlessAborted(readCode(account), signal),
+      reads.view([], { lagSeconds, signal }), // detects a node that is behind
     ])
-    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
-    if (!isContract) return refusedSignature(exact, signer)
+    if (isContract === undefined) return unavailable(`the code of ${account} cannot be read`)
+    if (!isContract) return unsigned
     if (seen.kind === 'failure') return unavailable(seen.reason)
-    const answer = await reads.callContract(
-      exact.from,
-      { to: exact.from, data: signatureCall(digest, exact.signature) },
-      { signal: at.signal },
-    )
+    const call = { to: account, data: signatureCall(digest, signature) }
+    const answer = await reads.callContract(account, call, { signal })
     if (answer.kind === 'failure') return unavailable(answer.reason)
-    if (acceptsSignature(answer)) return identified(exact)
-    return refused(
-      'PAYMENT_INVALID',
-      'signature',
-      `the contract wallet ${exact.from} does not recognize the signature (ERC-1271)`,
-    )
+    if (acceptsSignature(answer)) return { kind: 'signed' }
+    return { kind: 'unsigned', problem: `the contract wallet ${account} does not recognize the signature (ERC-1271)` }
   }
 
   async function hasSigned(
@@ -158,6 +168,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   return {
     parse,
     identify,
+    checkSignature,
     hasSigned,
     hadCode: (address) => contractAccounts.get(address) === true,
     markContract: (address) => contractAccounts.set(address, true),
@@ -170,27 +181,16 @@ export function acceptsSignature(result: { ok: boolean; data: Hex } | undefined)
 }
 
 /** Refuses a bad signature. ERC-6492 signatures end here too: counterfactual wallets have no code yet. */
-export function refusedSignature(exact: Exact, signer: Hex | undefined): Refused {
-  const { signature, from } = exact
-  if (signature.endsWith('6492'.repeat(16))) {
-    return refused(
-      'PAYMENT_INVALID',
-      'signature',
-      'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first',
-    )
-  }
+export const refusedSignature = (exact: Exact, signer: Hex | undefined): Refused =>
+  refused('PAYMENT_INVALID', 'signature', signatureProblemOf(exact, signer))
+
+function signatureProblemOf({ signature, from }: Pick<Exact, 'signature' | 'from'>, signer: Hex | undefined): string {
+  if (signature.endsWith('6492'.repeat(16)))
+    return 'counterfactual wallets (ERC-6492) are not accepted; deploy the wallet first'
   const problem = signatureProblem(signature)
   if (problem)
-    return refused(
-      'PAYMENT_INVALID',
-      'signature',
-      `${problem}, and ${from} is not a deployed contract wallet; counterfactual wallets are not accepted`,
-    )
-  return refused(
-    'PAYMENT_INVALID',
-    'signature',
-    `in the offered EIP-712 domain it was signed by ${signer ?? 'an unknown key'}, not by ${from}`,
-  )
+    return `${problem}, and ${from} is not a deployed contract wallet; counterfactual wallets are not accepted`
+  return `in the offered EIP-712 domain it was signed by ${signer ?? 'an unknown key'}, not by ${from}`
 }
 
 /** A timer that does not keep the process alive. */

@@ -7,7 +7,7 @@ import type { Chain, Fate, Refused, Settlement, SettleOptions, Unavailable, Verd
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
-import { evmIdentity, acceptsSignature, type ParsedPayment, refusedSignature } from './identity.ts'
+import { acceptsSignature, type CheckSignature, evmIdentity, type ParsedPayment, refusedSignature } from './identity.ts'
 import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
 import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
 import { evmReads, type Reads, type ReadsConfig } from './reads.ts'
@@ -20,6 +20,7 @@ import { evmUpto } from './upto.ts'
 import { channelDigests } from './channels/digests.ts'
 import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
+import { channelDeposits } from './channels/deposits.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
@@ -145,7 +146,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   )
   const schemes = config.schemes ?? ['exact']
   const channels = schemes.includes('batch-settlement')
-    ? channelsOf(config, { chainId, rpc, reads, relayer })
+    ? channelsOf(config, { chainId, rpc, reads, relayer, checkSignature: identity.checkSignature })
     : undefined
   const extra = { name: domain.name, version: domain.version }
   const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
@@ -322,6 +323,8 @@ export function evmChain(config: EvmConfig): EvmChain {
     verify,
     settle,
     ...(channels && {
+      secure: async (payment, offer, at) =>
+        offer.scheme === 'batch-settlement' ? await channels.secure(payment, offer, at) : { kind: 'secured' },
       drawDown: async (payment, offer, at) =>
         offer.scheme === 'batch-settlement' ? await channels.drawDown(payment, offer, at) : undefined,
     }),
@@ -354,7 +357,13 @@ const NO_CHANNELS = unavailable('this gateway has no channels any more')
 
 function channelsOf(
   config: EvmConfig,
-  { chainId, rpc, reads, relayer }: { chainId: number; rpc: Rpc; reads: Reads; relayer: Relayer },
+  {
+    chainId,
+    rpc,
+    reads,
+    relayer,
+    checkSignature,
+  }: { chainId: number; rpc: Rpc; reads: Reads; relayer: Relayer; checkSignature: CheckSignature },
 ) {
   const settings = config.channels
   if (!settings) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
@@ -370,8 +379,9 @@ function channelsOf(
   }
   const digests = channelDigests(chainId)
   const refunds = channelRefunds({ rpc, reads, relayer, states, authorizer, digests }, shared)
-  const context = { reads, relayer, states, refunds }
   const minDeposit = settings.minDeposit ?? 100_000n
+  const deposits = channelDeposits({ reads, relayer, states }, { ...shared, minDeposit })
+  const context = { reads, relayer, states, deposits, refunds, checkSignature }
   const channels = evmChannels(context, {
     ...shared,
     chainId,

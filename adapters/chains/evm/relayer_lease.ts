@@ -301,6 +301,13 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       const next = moved ? serving(at.now) : undefined
       return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
     },
+    ...(reader.secure && {
+      async secure(payment, offer, at) {
+        if (payment.payload.type !== 'deposit') return { kind: 'secured' }
+        const secured = serving(at.now)?.sender.secure?.(payment, offer, at)
+        return (await secured) ?? { kind: 'unavailable', reason: 'this replica holds no relayer key; ask again' }
+      },
+    }),
     ...(reader.refund && {
       async refund(...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>): Promise<Refunding> {
         const refunded = serving(at.now)?.sender.refund?.(payment, offer, at)

@@ -28,8 +28,11 @@ export type Controls = {
   marked(product: Product, price: Price): Price
   /** The price of the quote that this signed amount answers, current or earlier while it can still be paid. */
   honoured(product: Product, price: Price, signed: string): Price
-  /** Throws where the wallet is blocked, or not among those that may buy. Nothing was charged. */
-  requireListed(payer: string): void
+  /**
+   * Throws where the wallet, or the other address that `identify` names, is blocked, or where the wallet is not among
+   * those that may buy. Nothing was charged.
+   */
+  requireListed(payer: string, otherAddress?: string): void
   /**
    * Counts an order as under way. Throws where a limit of its wallet or gateway does not allow it; nothing was charged.
    * Undefined where no limit applies.
@@ -116,13 +119,14 @@ export function controls({
       return prices.find(({ amount }) => String(amount) === signed) ?? current
     },
 
-    requireListed(payer) {
+    requireListed(payer, otherAddress) {
       const { blocked, allowed } = rules
-      const name = payer.toLowerCase()
-      const block = blocked[name]
-      if (block)
-        throw refused(`The operator has blocked the wallet ${payer}${block.reason ? `: ${block.reason}` : ''}.`)
-      if (Object.keys(allowed).length > 0 && !allowed[name])
+      for (const wallet of otherAddress ? [payer, otherAddress] : [payer]) {
+        const block = blocked[wallet.toLowerCase()]
+        if (block)
+          throw refused(`The operator has blocked the wallet ${wallet}${block.reason ? `: ${block.reason}` : ''}.`)
+      }
+      if (Object.keys(allowed).length > 0 && !allowed[payer.toLowerCase()])
         throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
     },
 

@@ -10,10 +10,13 @@ import type { ChainLog, ContractCall } from '../../../adapters/chains/evm/token.
 import { type Hex, lower, word } from '../../../adapters/chains/hex.ts'
 import { lruCache } from '../../../adapters/chains/lru_cache.ts'
 import { batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { domainSeparator, receiveDigestOf } from '../../../adapters/chains/eip3009.ts'
 import { hasSigned } from './keys.ts'
+import { ASSET, DOMAIN } from './terms.ts'
 
 export const CHAIN_ID = 84_532
 export const digests = channelDigests(CHAIN_ID)
+const SEPARATOR = domainSeparator(DOMAIN, CHAIN_ID, ASSET)
 
 /** A channel as the contract knows it. Times in seconds. */
 export type Escrow = {
@@ -98,7 +101,8 @@ export function depositDigest(deposit: {
   readonly nonce: Hex
 }): Hex {
   const { payer, amount, validBefore, nonce } = deposit
-  return keccak256(toHex(['deposit', payer, amount, validBefore, nonce].join('|')))
+  const transfer = { from: payer, to: lower(ERC3009_COLLECTOR), value: amount, validAfter: 0n, validBefore, nonce }
+  return receiveDigestOf(transfer, SEPARATOR)
 }
 
 class Revert extends Error {}

@@ -19,7 +19,7 @@ export const LAWS = {
   monotone: 'what a channel was charged never sinks',
   chargeHasResult: 'a channel is charged only for a stored result, and at most its price',
   resultHasCharge: 'a result is shown only when a channel was charged for it, and the receipt says how much',
-  depositHasResult: 'a deposit is sent only for a stored result',
+  depositHasCall: 'a deposit is sent only for a call that is open',
   noSecondSignature: 'nobody is asked to sign again for a call that a channel was charged for',
   nothingStuck: 'a buyer who follows the corrections can collect what it ordered, and buy again',
   trueLedger: 'the charges of the ledger are those of the channels',
@@ -316,10 +316,9 @@ export function channelLedger(world: World): ChannelLedger {
     sending(actor, call) {
       const deposit = world.signed.find((signed) => signed.deposit?.call.data === call.data)
       if (!deposit || wasRestored) return
-      const claim = handed.get(deposit.key)
-      const done = claim && row(claim.call)
-      if (done?.workStatus !== 'completed' || done.result === null)
-        violate('depositHasResult', `${actor?.name} sends the deposit of ${deposit.name} before there is a result`)
+      const isOpen = [...calls.values()].some(({ opening }) => opening === deposit.key)
+      if (!isOpen && !handed.has(deposit.key))
+        violate('depositHasCall', `${actor?.name} sends the deposit of ${deposit.name}, which has no call`)
     },
 
     mined(by, call, from) {

@@ -53,7 +53,8 @@ export const channelFlags: readonly ChannelRule[] = [
   {
     name: 'the signature of the last voucher is kept',
     breaks: ['order'],
-    backing: (backing) => withRecords(backing, { written: (data) => ({ ...data, ceiling: `${data.ceiling}0` }) }),
+    backing: (backing) =>
+      withRecords(backing, { written: (data) => ({ ...data, ceiling: String(BigInt(String(data.ceiling)) * 10n) }) }),
   },
   {
     name: 'what was charged is claimed, and not what was signed',
@@ -85,8 +86,8 @@ export const channelFlags: readonly ChannelRule[] = [
     backing: (backing) => withView(backing, WITHDRAWALS_VIEW, () => `0x${'0'.repeat(128)}`),
   },
   {
-    name: 'nothing is charged, and no deposit sent, before there is a result',
-    breaks: ['depositHasResult', 'chargeHasResult'],
+    name: 'nothing is charged before there is a result, and no deposit sent without a call',
+    breaks: ['depositHasCall', 'chargeHasResult'],
     chain: (chain) => ({
       ...chain,
       async verify(payment, offer, at) {

@@ -5,3 +5,5 @@ export const PAY_TO = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C'
 export const WITHDRAW_DELAY = 900
 export const MIN_DEPOSIT = 20_000n
 export const LAG_SECONDS = 4
+/** The token's EIP-712 domain. */
+export const DOMAIN = { name: 'USDC', version: '2' }

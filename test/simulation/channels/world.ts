@@ -3,9 +3,11 @@ import { peek } from 'bun'
 import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
 import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
+import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
 import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
+import type { CheckSignature } from '../../../adapters/chains/evm/identity.ts'
 import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
 import type { Reads, ViewResult } from '../../../adapters/chains/evm/reads.ts'
 import type { SendResult } from '../../../adapters/chains/evm/relayer.ts'
@@ -30,9 +32,9 @@ import { ALL_ENDPOINTS } from '../setup.ts'
 import { type ChannelLedger, channelLedger } from './ledger.ts'
 import { CHAIN_ID, type Contract, createContract, depositDigest, digests } from './contract.ts'
 import { type Journal, journal } from './journal.ts'
-import { AUTHORIZER, type Signer, signerOf } from './keys.ts'
+import { AUTHORIZER, hasSigned, type Signer, signerOf } from './keys.ts'
 import type { Backing, ChannelRule } from './rules.ts'
-import { ASSET, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
+import { ASSET, DOMAIN, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
 
 const MAX_PROCESSES = 6
 
@@ -132,7 +134,7 @@ const terms = {
   chainId: CHAIN_ID,
   asset: ASSET,
   payTo: PAY_TO,
-  domain: { name: 'USDC', version: '2' },
+  domain: DOMAIN,
   authorizer: AUTHORIZER.address,
   withdrawDelay: WITHDRAW_DELAY,
   minDeposit: MIN_DEPOSIT,
@@ -144,15 +146,20 @@ const authorizing = {
   sign: async ({ hash }: { readonly hash: Hex }) => AUTHORIZER.sign(hash),
 }
 
+const checkSignature: CheckSignature = async ({ account, digest, signature }) =>
+  hasSigned(account, digest, signature) ? { kind: 'signed' } : { kind: 'unsigned', problem: 'another key has signed' }
+
 function chainOf({ rpc, reads, relayer, storage }: Backing) {
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
-  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing }
+  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature }
+  const deposits = channelDeposits(shared, terms)
   const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
-  const channels = evmChannels({ ...shared, refunds }, terms)
+  const channels = evmChannels({ ...shared, deposits, refunds }, terms)
   const chain: Chain = {
     terms: () => [channels.terms],
     identify: channels.identify,
     verify: channels.verify,
+    secure: channels.secure,
     settle: channels.settle,
     drawDown: channels.drawDown,
     fate: channels.fate,

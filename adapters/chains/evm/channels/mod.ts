@@ -3,6 +3,7 @@ import { checksummed } from '../../../../core/lib/checksum.ts'
 import type {
   DrawDown,
   Fate,
+  Securing,
   Identity,
   Refunding,
   RefundOptions,
@@ -15,14 +16,14 @@ import type {
 import { parseAtomic, usdc } from '../../../../core/x402/money.ts'
 import type { Terms } from '../../../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../../../core/x402/protocol.ts'
-import { recoverSigner } from '../../eip3009.ts'
-import type { Reads, ViewOptions } from '../reads.ts'
-import type { Relayer } from '../relayer.ts'
-import { stateCall } from '../token.ts'
-import { flagIn, type Hex, lower } from '../../hex.ts'
+import { domainSeparator, receiveDigestOf, recoverSigner } from '../../eip3009.ts'
+import { ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
+import type { CheckSignature } from '../identity.ts'
+import type { Reads } from '../reads.ts'
+import { type Hex, lower } from '../../hex.ts'
 import { type CallOptions, unavailable } from '../../results.ts'
-import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
-import { channelDigests } from './digests.ts'
+import { mirrorCalls, mirrorIn } from './contract.ts'
+import { type ChannelConfig, channelDigests } from './digests.ts'
 import {
   type Channeled,
   type Deposit,
@@ -33,8 +34,10 @@ import {
   PREFIX,
   refusedChannel,
 } from './payload.ts'
+import type { ChannelDeposits } from './deposits.ts'
 import { BUSY, busy, type ChannelRefunds } from './refunds.ts'
 import {
+  buyerOf,
   channelStateOf,
   type ChannelState,
   type ChannelStates,
@@ -62,22 +65,23 @@ export type ChannelsConfig = {
 
 export type ChannelsContext = {
   readonly reads: Pick<Reads, 'view'>
-  readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates
+  readonly deposits: ChannelDeposits
   readonly refunds: ChannelRefunds
+  readonly checkSignature: CheckSignature
 }
 
 /** Vouchers never expire; a call that is not settled by then never is. */
 const VOUCHER_LIFE_MS = 30 * 86_400_000
-/** Gas of a deposit, and of its simulation. */
-const DEPOSIT_GAS = 250_000n
-/** Least remaining lifetime of a deposit's authorization, in milliseconds (decision 67). */
-const LIFE_MS = 6_000
 const MAX_RACES = 8
 
-export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext, config: ChannelsConfig) {
+export function evmChannels(
+  { reads, states, deposits, refunds, checkSignature }: ChannelsContext,
+  config: ChannelsConfig,
+) {
   const { network, asset, payTo, domain, lagSeconds } = config
   const digests = channelDigests(config.chainId)
+  const separator = domainSeparator(domain, config.chainId, lower(asset))
   const freshMs = Math.min(300_000, Math.max(30_000, (config.withdrawDelay * 1000) / 3))
   const terms: Terms = {
     scheme: 'batch-settlement',
@@ -104,14 +108,36 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     return parsed
   }
 
-  async function identify(payment: Payment, offer: Offer, { now }: { now: number }): Promise<Identity> {
+  async function identify(payment: Payment, offer: Offer, { now, signal }: CallOptions): Promise<Identity> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return parsed
-    const { config: channel, deposit, key, fundedBy } = parsed
-    const wrong = await wrongSignature(parsed)
+    const { config: channel, channelId, deposit, key, fundedBy } = parsed
+    const wrong = (await wrongSignature(parsed)) ?? (deposit && (await wrongDeposit(channel, deposit, { now, signal })))
     if (wrong) return wrong
+    const isAlone = channel.payer === channel.payerAuthorizer
+    const isSigned = isAlone || deposit !== undefined
+    const isPayerProven = isSigned || (await states.get(channelId, now))?.isPayerProven
+    const payer = buyerOf({ config: channel, ...(isPayerProven && { isPayerProven }) })
+    const other = isPayerProven ? channel.payerAuthorizer : channel.payer
     const expiresAt = deposit ? Math.min(endOf(deposit), now + VOUCHER_LIFE_MS) : now + VOUCHER_LIFE_MS
-    return { kind: 'known', payer: checksummed(channel.payer), key, expiresAt, fundedBy }
+    return { kind: 'known', payer, key, expiresAt, fundedBy, ...(!isAlone && { otherAddress: checksummed(other) }) }
+  }
+
+  /** A deposit is signed by the payer; its nonce names the channel, and so the key that signs vouchers. */
+  async function wrongDeposit(
+    { payer }: ChannelConfig,
+    deposit: Deposit,
+    at: CallOptions,
+  ): Promise<Refused | Unavailable | undefined> {
+    const { amount: value, validAfter, validBefore, nonce, signature } = deposit
+    const transfer = { from: payer, to: lower(ERC3009_COLLECTOR), value, validAfter, validBefore, nonce }
+    const checked = await checkSignature(
+      { account: payer, digest: receiveDigestOf(transfer, separator), signature },
+      at,
+    )
+    if (checked.kind !== 'unsigned') return checked.kind === 'signed' ? undefined : checked
+    const text = `deposit.authorization.erc3009Authorization.signature is not of channelConfig.payer: ${checked.problem}`
+    return refusedChannel('PAYMENT_INVALID', 'receive_authorization_signature', text)
   }
 
   async function wrongSignature(
@@ -150,7 +176,7 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     const { base, ceiling, deposit } = parsed
     const coming = deposit?.amount ?? 0n
     const isShort = (state: ChannelState) => ceiling > state.balance + coming - state.withdrawing
-    const problem = deposit && (await depositProblem(parsed, deposit, at))
+    const problem = deposit && (await deposits.problem({ ...parsed, deposit }, at))
     if (problem && problem !== 'landed') return problem
     // What has landed is in the balance by now.
     const found = await known(parsed, at, problem === 'landed' ? () => true : isShort)
@@ -164,45 +190,18 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
       const text = 'the channel has no balance on chain; send a payload of type deposit first'
       return refusedChannel('PAYMENT_UNFUNDED', 'channel_not_found', text)
     }
-    if (ceiling > state.charged + free) {
-      const text = `voucher.maxClaimableAmount is ${ceiling}; the channel covers ${state.charged + free}, ${state.withdrawing} of it are being withdrawn: deposit more`
-      return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
-    }
+    if (ceiling > state.charged + free) return notCovered(ceiling, { ...state, balance: state.balance + added })
     // Vouchers have no block: what is charged is in the balance as soon as it is settled.
     // The first charge of a channel makes its record.
     const isPrepaid = deposit === undefined && state.ceiling > 0n
-    return { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0, holds, ...(isPrepaid && { isPrepaid }) }
+    const valid = { kind: 'valid', balance: usdc(free), asOf: at.now, block: 0, holds, isSecured: true } as const
+    return { ...valid, ...(isPrepaid && { isPrepaid }) }
 
     /** A refund that begins from now on sees the call; one that began before is seen here. */
     async function holds({ now }: { now: number }): Promise<boolean> {
       const current = await states.get(state.channelId, now)
       return !current || (!isRefunding(current) && current.refundNonce === state.refundNonce)
     }
-  }
-
-  /** Undefined when it would be taken now; `landed` when it is in the channel already. */
-  async function depositProblem(
-    { channelId, config: channel }: Channeled,
-    deposit: Deposit,
-    { now, signal }: CallOptions,
-  ): Promise<Refused | Unavailable | 'landed' | undefined> {
-    const used = await isUsed(channel.payer, deposit, signal)
-    if (typeof used === 'object') return used
-    if (used) return 'landed'
-    if (deposit.amount < config.minDeposit) {
-      const text = `deposit.amount is ${deposit.amount}; it must be at least ${config.minDeposit}`
-      return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
-    }
-    if (endOf(deposit) < now + LIFE_MS) {
-      const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
-      return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
-    }
-    const call = depositCall(channel, deposit)
-    const seen = await reads.view([call], { lagSeconds, signal, gas: DEPOSIT_GAS, direct: true })
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    if (seen.results[0]?.ok) return undefined
-    const text = `the deposit of ${deposit.amount} base units into ${channelId} would revert: check its signature, its times and the payer's balance`
-    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
   }
 
   const isFresh = (state: ChannelState, now: number): boolean => now - state.syncedAt <= freshMs
@@ -213,58 +212,54 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     return withdrawing > 0n && now > end - freshMs ? balance - withdrawing : balance
   }
 
-  type DepositSeen = { readonly used: boolean; readonly mirror: Mirror; readonly time: number }
-
-  /** A deposit and its channel in the same block: where it is used, it is in the balance, or was taken out again. */
-  async function depositSeen(
-    { channelId, config: { payer } }: Pick<Channeled, 'channelId' | 'config'>,
-    { nonce }: Deposit,
-    at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
-  ): Promise<DepositSeen | Unavailable> {
-    const seen = await reads.view([{ to: lower(asset), data: stateCall(payer, nonce) }, ...mirrorCalls(channelId)], at)
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    const [flag, ...rest] = seen.results
-    const [used, mirror] = [flagIn(flag), mirrorIn(rest)]
-    if (used === undefined) return unavailable('authorizationState() of the token cannot be read')
-    if (!mirror) return unavailable('the settlement contract does not answer on this network')
-    return { used, mirror, time: seen.time }
-  }
-
-  async function isUsed(payer: Hex, { nonce }: Deposit, signal?: AbortSignal): Promise<boolean | Unavailable> {
-    const call = { to: lower(asset), data: stateCall(payer, nonce) }
-    const seen = await reads.view([call], { lagSeconds, ...(signal && { signal }) })
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    return flagIn(seen.results[0]) ?? unavailable('authorizationState() of the token cannot be read')
+  /** Brings the deposit of a payment on chain, before anything is worked on for it. */
+  async function secure(payment: Payment, offer: Offer, at: CallOptions): Promise<Securing> {
+    const parsed = parse(payment, offer)
+    if (parsed.kind === 'refused') return parsed
+    const { deposit, base, ceiling } = parsed
+    if (!deposit) return { kind: 'secured' }
+    const landing = await deposits.land({ ...parsed, deposit }, at)
+    if (landing.kind !== 'landed') return landing
+    const { state } = landing
+    if (base !== state.charged) return outOfStep(ceiling, state)
+    if (ceiling > state.balance - state.withdrawing) return notCovered(ceiling, state)
+    return { kind: 'secured', extra: { channelState: channelStateOf(state) } }
   }
 
   /**
-   * The charge and the deposit first, then one compare and set. A voucher whose base is below what is charged was
-   * charged before: its key was bound to one call, and only that call moves the channel from its base.
+   * One compare and set. A voucher whose base is below what is charged was charged before: its key was bound to one
+   * call, and only that call moves the channel from its base. A deposit came before the work (`secure`); that of a poll
+   * comes here.
    */
   async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return { kind: 'refused', reason: parsed.reason }
     const due = dueOf(offer, at.charge)
+    const { channelId, base, ceiling, signature, deposit } = parsed
+    let hasLanded = false
     active++
     try {
       for (let race = 0; race < MAX_RACES; race++) {
-        const before = await states.get(parsed.channelId, at.now)
-        if (before && parsed.base < before.charged) return { kind: 'settled', receipt: receiptOf(parsed, before, due) }
+        const before = await states.get(channelId, at.now)
+        if (before && base < before.charged) return { kind: 'settled', receipt: receiptOf(parsed, before, due) }
         if (before?.refund?.status === 'sent') return { kind: 'refused', reason: BUSY }
-        const funded = await fundedState(parsed, before, { ...at, due })
-        if (funded.kind !== 'funded') return funded
-        const { state, isLanded } = funded
-        if (parsed.base !== state.charged) return { kind: 'refused', reason: outOfStep(parsed.ceiling, state).reason }
+        const state = await chargeable(parsed, before, { ...at, due })
+        if ('kind' in state) return { kind: 'unknown', reason: state.reason }
+        if (base !== state.charged) return { kind: 'refused', reason: outOfStep(ceiling, state).reason }
         const isShort = state.charged + due > claimable(state, at.now)
-        // A node that is behind does not see the deposit yet.
-        if (isShort && parsed.deposit && !isLanded)
-          return { kind: 'unknown', reason: 'the deposit is not in the balance that the node shows' }
-        if (isShort)
+        if (isShort && (!deposit || hasLanded))
           return { kind: 'refused', reason: `${PREFIX}insufficient_balance: the channel has ${state.balance}` }
+        if (isShort && deposit) {
+          const landing = await deposits.land({ ...parsed, deposit }, at)
+          if (landing.kind === 'refused') return { kind: 'refused', reason: landing.reason }
+          if (landing.kind !== 'landed') return landing
+          hasLanded = true
+          continue
+        }
         // Whoever waits for it has given up, and asks for its fate.
         if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
-        const { ceiling, signature } = parsed
-        const next = { ...state, charged: state.charged + due, ceiling, signature }
+        const proven = deposit && { isPayerProven: true as const }
+        const next = { ...state, ...proven, charged: state.charged + due, ceiling, signature }
         if (await states.replace(before, next, at.now))
           return { kind: 'settled', receipt: receiptOf(parsed, next, due) }
       }
@@ -272,6 +267,18 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     } finally {
       active--
     }
+  }
+
+  /** What is known of the channel, and read again where that is old or does not cover the charge. */
+  async function chargeable(
+    parsed: Channeled,
+    before: ChannelState | undefined,
+    { now, signal, due }: CallOptions & { readonly due: bigint },
+  ): Promise<ChannelState | Unavailable> {
+    if (before && isFresh(before, now) && before.charged + due <= claimable(before, now)) return before
+    const mirror = await readMirror(parsed.channelId, signal)
+    if ('kind' in mirror) return mirror
+    return before ? withMirror(before, mirror, now) : newState(parsed, mirror, now)
   }
 
   /** Only for a channel with a record: the first charge of one is stored by `settle`. */
@@ -291,52 +298,6 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     return { ...states.moving(before, next, at.now), receipt: receiptOf(parsed, next, due) }
   }
 
-  type Funded = { readonly kind: 'funded'; readonly state: ChannelState; readonly isLanded?: boolean }
-
-  /**
-   * The channel with its deposit, where there is one, confirmed on chain. What is known is enough while it is new. A
-   * deposit that can never be in it is not needed where the balance covers the charge without it.
-   */
-  async function fundedState(
-    parsed: Channeled,
-    before: ChannelState | undefined,
-    { now, signal, due }: CallOptions & { readonly due: bigint },
-  ): Promise<Funded | Exclude<Settlement, { kind: 'settled' }>> {
-    const { deposit, channelId, config: channel } = parsed
-    if (!deposit && before && isFresh(before, now) && before.charged + due <= claimable(before, now))
-      return { kind: 'funded', state: before }
-    const funded = (mirror: Mirror, transaction?: Hex): Funded => {
-      const state = before ?? newState(parsed, mirror, now)
-      const noted = deposit && transaction ? { nonce: deposit.nonce, transaction } : state.deposit
-      return { kind: 'funded', state: { ...withMirror(state, mirror, now), deposit: noted } }
-    }
-    const covers = (mirror: Mirror) => (before?.charged ?? mirror.claimed) + due <= claimable(mirror, now)
-    if (deposit) {
-      const seen = await depositSeen(parsed, deposit, { lagSeconds, signal })
-      if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
-      const noted = before?.deposit?.nonce === deposit.nonce ? before.deposit.transaction : undefined
-      if (seen.used) return { ...funded(seen.mirror, noted), isLanded: true }
-      if (endOf(deposit) <= now)
-        return covers(seen.mirror)
-          ? { ...funded(seen.mirror), isLanded: true }
-          : { kind: 'refused', reason: `${PREFIX}payload_authorization_valid_before: the deposit is over, unsent` }
-      if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
-    }
-    const sent = deposit && (await relayer.send({ ...depositCall(channel, deposit), gas: DEPOSIT_GAS }, now))
-    if (sent?.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
-    const transaction = sent?.kind === 'mined' && sent.receipt.success ? sent.receipt.transactionHash : undefined
-    if (deposit && !transaction) {
-      const seen = await depositSeen(parsed, deposit, { lagSeconds })
-      const isIn = 'kind' in seen ? undefined : seen.used
-      if (!isIn && (sent?.kind !== 'mined' || sent.hasOtherNonces || isIn === undefined))
-        return { kind: 'unknown', reason: 'the deposit was sent, and may still be mined' }
-      if ('mirror' in seen && (isIn || covers(seen.mirror))) return { ...funded(seen.mirror), isLanded: true }
-      return { kind: 'refused', reason: `${PREFIX}deposit_transaction_failed: the deposit reverted: nothing moved` }
-    }
-    const mirror = await readMirror(channelId)
-    return 'kind' in mirror ? { kind: 'unknown', reason: mirror.reason } : funded(mirror, transaction)
-  }
-
   async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return { kind: 'unknown', reason: parsed.reason }
@@ -354,7 +315,7 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
       if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
       return covers(mirror) ? { kind: 'open' } : await dead(mirror)
     }
-    const seen = await depositSeen(parsed, deposit, { lagSeconds: 0, signal })
+    const seen = await deposits.seen({ ...parsed, deposit }, { lagSeconds: 0, signal })
     if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }
     // The token accepts it before `validBefore`, not in that second. What has landed is settled by the next attempt.
     const isOver = seen.used || BigInt(seen.time) >= deposit.validBefore
@@ -371,12 +332,12 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     }
   }
 
-  function receiptOf({ deposit, config: channel }: Channeled, state: ChannelState, due: bigint): Receipt {
+  function receiptOf({ deposit }: Channeled, state: ChannelState, due: bigint): Receipt {
     const isOurs = deposit !== undefined && state.deposit?.nonce === deposit.nonce
     return {
       transaction: isOurs ? (state.deposit?.transaction ?? '') : '',
       network,
-      payer: checksummed(channel.payer),
+      payer: buyerOf(state),
       amount: String(due),
       block: 0,
       extra: { chargedAmount: String(due), channelState: channelStateOf(state) },
@@ -389,7 +350,13 @@ export function evmChannels({ reads, relayer, states, refunds }: ChannelsContext
     return (await wrongSignature(parsed)) ?? (await refunds.refund(parsed, at))
   }
 
-  return { terms, identify, verify, settle, drawDown, fate, refund, isIdle: () => active === 0 && refunds.isIdle() }
+  const isIdle = () => active === 0 && refunds.isIdle() && deposits.isIdle()
+  return { terms, identify, verify, secure, settle, drawDown, fate, refund, isIdle }
+}
+
+function notCovered(ceiling: bigint, { balance, withdrawing }: Mirror): Refused {
+  const text = `voucher.maxClaimableAmount is ${ceiling}; the channel covers ${balance - withdrawing}, ${withdrawing} of it are being withdrawn: deposit more`
+  return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
 }
 
 /** What a purchase moves the channel by. Never nothing: a base that does not move would pay for two calls. */

@@ -4,7 +4,6 @@
  * (decision 133). The contract's refund nonce lets one refund through, however often it is sent.
  */
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { checksummed } from '../../../../core/lib/checksum.ts'
 import type { Refunding, RefundOptions, Refused, Unavailable } from '../../../../core/ports/mod.ts'
 import type { Receipt } from '../../../../core/x402/protocol.ts'
 import { type Hex, numberIn, hexOf } from '../../hex.ts'
@@ -17,6 +16,7 @@ import { allOf, claimCall, mirrorCalls, mirrorIn, refundCall, refundIn, refundLo
 import type { ChannelDigests } from './digests.ts'
 import { outOfStep, PREFIX, refusedChannel, type RefundRequest } from './payload.ts'
 import {
+  buyerOf,
   channelStateOf,
   type ChannelState,
   type ChannelStates,
@@ -242,7 +242,7 @@ export function channelRefunds(
     return {
       transaction: transaction === '0x' ? '' : transaction,
       network,
-      payer: checksummed(state.config.payer),
+      payer: buyerOf(state),
       amount,
       extra: { channelState: channelStateOf(state) },
     }

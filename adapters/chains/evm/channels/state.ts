@@ -2,6 +2,7 @@
  * What is known of a channel: one record each, changed only by compare and set. It is the only proof of what was
  * charged since the last claim.
  */
+import { checksummed } from '../../../../core/lib/checksum.ts'
 import type { Json } from '../../../../core/lib/json.ts'
 import { sharedBy } from '../../../../core/lib/per_process.ts'
 import type { Storage, StoredRecord } from '../../../../core/ports/mod.ts'
@@ -50,6 +51,8 @@ export type ChannelState = Mirror & {
   /** The last deposit that we sent: the nonce of its authorization, and its transaction. */
   readonly deposit: { readonly nonce: Hex; readonly transaction: Hex } | null
   readonly refund?: Refund
+  /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
+  readonly isPayerProven?: true
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
@@ -157,6 +160,13 @@ export function newState(
   return { channelId, config, charged: mirror.claimed, ...unsigned, ...mirror, syncedAt: now }
 }
 
+/**
+ * The wallet that has signed what this channel pays for: its payer where that is proven, otherwise the key that signs
+ * its vouchers. Whoever opens a channel may name any payer.
+ */
+export const buyerOf = ({ config, isPayerProven }: Pick<ChannelState, 'config' | 'isPayerProven'>): string =>
+  checksummed(isPayerProven ? config.payer : config.payerAuthorizer)
+
 export const isRefunding = ({ refund }: ChannelState): boolean => refund !== undefined && refund.status !== 'done'
 
 /** The state as clients of the scheme know it. */
@@ -187,7 +197,7 @@ function decoded(stored: Json): ChannelState {
   return {
     ...(plain as unknown as Pick<
       ChannelState,
-      'channelId' | 'config' | 'signature' | 'deposit' | 'refund' | 'syncedAt' | 'withdrawRequestedAt'
+      'channelId' | 'config' | 'signature' | 'deposit' | 'refund' | 'isPayerProven' | 'syncedAt' | 'withdrawRequestedAt'
     >),
     balance: BigInt(balance),
     claimed: BigInt(claimed),

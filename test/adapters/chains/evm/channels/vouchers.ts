@@ -1,12 +1,16 @@
 /** Channels whose balance every node confirms, and buyers who sign vouchers for them. No node is needed. */
-import { decodeFunctionData, keccak256, toHex } from 'viem'
-import { privateKeyToAccount } from 'viem/accounts'
+import { decodeAbiParameters, decodeFunctionData, keccak256, toHex } from 'viem'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
+import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
-import type { ChainLog } from '../../../../../adapters/chains/evm/token.ts'
+import { evmIdentity } from '../../../../../adapters/chains/evm/identity.ts'
+import type { Reads } from '../../../../../adapters/chains/evm/reads.ts'
+import type { Rpc } from '../../../../../adapters/chains/json_rpc.ts'
+import type { ChainLog, ContractCall } from '../../../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/hex.ts'
 import { batchSettlementAbi, ERC3009_COLLECTOR } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../../../core/mod.ts'
@@ -28,12 +32,37 @@ export function voucherChain(
   refunded: bigint[] = [],
   /** What the three views of a channel answer: balance and claimed, withdrawing and since when, the refund nonce. */
   views: () => readonly (readonly bigint[])[] = () => [[BALANCE, 0n], [0n, 0n], [0n]],
+  /** What becomes of a deposit that is sent. */
+  sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
 ): Chain {
-  const confirmed = () =>
-    views().map((words) => ({ ok: true, data: `0x${words.map((each) => word(each)).join('')}` as Hex }))
-  const reads = { view: async () => ({ kind: 'seen' as const, time: 1_795_132_800, results: confirmed() }) }
+  /** Nonces of deposits that were sent. */
+  const landed = new Set<string>()
+  /** Every deposit would be taken. */
+  const answered = (calls: readonly ContractCall[]) => {
+    const confirmed = [...views()]
+    return calls.map(({ to, data }) => {
+      const isUsed = to === ASSET && landed.has(data.slice(-64))
+      const words = to === ASSET || data.length > 100 ? [isUsed ? 1n : 0n] : (confirmed.shift() ?? [])
+      return { ok: true, data: `0x${words.map((each) => word(each)).join('')}` as Hex }
+    })
+  }
+  const reads = {
+    view: async (calls: readonly ContractCall[]) => ({
+      kind: 'seen' as const,
+      time: 1_795_132_800,
+      results: answered(calls),
+    }),
+  }
   const relayer = {
     async send({ data }: { readonly data: Hex }) {
+      const nonce = depositNonceIn(data)
+      if (nonce) {
+        const end = sending(nonce)
+        if (end !== 'reverted') landed.add(nonce.slice(2))
+        if (end === 'lost') return { kind: 'lost' as const, reason: 'another transaction took its nonce' }
+        const receipt = { transactionHash: keccak256(data), block: 8, success: end === 'mined', logs: [] }
+        return { kind: 'mined' as const, receipt, hasOtherNonces: false }
+      }
       const { channelId, amount } = refundCallIn(data)
       refunded.push(amount)
       const [transactionHash, block] = [keccak256(data), 9]
@@ -43,14 +72,22 @@ export function voucherChain(
     },
   }
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
-  const rpc = { request: async () => ({ kind: 'result' as const, value: '0x8' }) }
-  const context = { reads, relayer, states }
+  /** No account has code. */
+  const rpc = {
+    request: async (method?: string) => ({ kind: 'result' as const, value: method === 'eth_getCode' ? '0x' : '0x8' }),
+  }
+  const { checkSignature } = evmIdentity(
+    { rpc: rpc as unknown as Rpc, reads: reads as unknown as Reads },
+    { network: NETWORK, lagSeconds: 10 },
+  )
+  const context = { reads, relayer, states, checkSignature }
+  const deposits = channelDeposits(context, { asset: ASSET, minDeposit: 1n, lagSeconds: 10 })
   const refunds = channelRefunds(
     { ...context, rpc, authorizer: AUTHORIZER, digests },
     { network: NETWORK, lagSeconds: 10 },
   )
   const channels = evmChannels(
-    { ...context, refunds },
+    { ...context, deposits, refunds },
     {
       network: NETWORK,
       chainId: CHAIN_ID,
@@ -64,6 +101,16 @@ export function voucherChain(
     },
   )
   return { ...channels, terms: () => [channels.terms] }
+}
+
+/** The nonce of the deposit that a transaction brings; undefined for any other one. */
+function depositNonceIn(data: Hex): Hex | undefined {
+  const { functionName, args } = decodeFunctionData({ abi: batchSettlementAbi, data })
+  if (functionName !== 'deposit') return undefined
+  const [config, , , signed] = args
+  const types = [{ type: 'uint256' }, { type: 'uint256' }, { type: 'uint256' }, { type: 'bytes' }] as const
+  const [, , salt] = decodeAbiParameters(types, signed)
+  return digests.depositNonce(digests.channelId(config as unknown as ChannelConfig), toHex(salt, { size: 32 }))
 }
 
 /** The refund in a transaction that claims, refunds and settles. */
@@ -90,13 +137,19 @@ const SELLER: Seller = {
   extra: { receiverAuthorizer: AUTHORIZER.address, withdrawDelay: 900, name: 'USDC', version: '2' },
 }
 
-/** A buyer with a channel of its own at a seller, by default that of `voucherChain`. */
-export function voucherBuyer(name: string, { payTo, asset, extra, salt: channelSalt = 7n }: Seller = SELLER) {
+/**
+ * A buyer with a channel of its own at a seller, by default that of `voucherChain`. `payer`: a wallet that the channel
+ * names in place of the key that signs its vouchers.
+ */
+export function voucherBuyer(
+  name: string,
+  { payTo, asset, extra, salt: channelSalt = 7n }: Seller = SELLER,
+  payer?: Hex,
+) {
   const account = privateKeyToAccount(keccak256(toHex(name)))
-  const payer = lower(account.address)
   const channelConfig = {
-    payer,
-    payerAuthorizer: payer,
+    payer: payer ?? lower(account.address),
+    payerAuthorizer: lower(account.address),
     receiver: lower(payTo),
     receiverAuthorizer: lower(String(extra.receiverAuthorizer)),
     token: lower(asset),
@@ -115,10 +168,10 @@ export function voucherBuyer(name: string, { payTo, asset, extra, salt: channelS
     channelId,
     /** A voucher for an offer, when `base` was charged so far. */
     sign,
-    /** The first voucher of the channel, with a deposit of this amount. */
-    async open(accepted: Offer, amount: bigint): Promise<Payment> {
+    /** The first voucher of the channel, with a deposit of this amount that `by` signs. */
+    async open(accepted: Offer, amount: bigint, by: Pick<PrivateKeyAccount, 'signTypedData'> = account) {
       const salt: Hex = `0x${word(1n)}`
-      const signature = await account.signTypedData({
+      const signature = await by.signTypedData({
         domain: {
           name: String(extra.name),
           version: String(extra.version),
@@ -128,7 +181,7 @@ export function voucherBuyer(name: string, { payTo, asset, extra, salt: channelS
         types: { ReceiveWithAuthorization: RECEIVE },
         primaryType: 'ReceiveWithAuthorization',
         message: {
-          from: account.address,
+          from: channelConfig.payer,
           to: ERC3009_COLLECTOR,
           value: amount,
           validAfter: 0n,

@@ -1,0 +1,185 @@
+/**
+ * Brings signed deposits on chain. A deposit is simulated right before it is sent, is sent once, and is in the record
+ * of its channel before anything is worked on (decision 138).
+ */
+import type { Refused, Unavailable } from '../../../../core/ports/mod.ts'
+import { flagIn, type Hex, lower } from '../../hex.ts'
+import { type CallOptions, unavailable } from '../../results.ts'
+import { payerRevertLimiter } from '../../revert_limiter.ts'
+import type { Reads, ViewOptions } from '../reads.ts'
+import type { Relayer } from '../relayer.ts'
+import { stateCall } from '../token.ts'
+import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
+import { type Channeled, type Deposit, endOf, refusedChannel } from './payload.ts'
+import { type ChannelState, type ChannelStates, type Mirror, newState, withMirror } from './state.ts'
+
+export type DepositsContext = {
+  readonly reads: Pick<Reads, 'view'>
+  readonly relayer: Pick<Relayer, 'send'>
+  readonly states: ChannelStates
+}
+
+export type DepositsConfig = {
+  readonly asset: string
+  /** The smallest deposit in base units. */
+  readonly minDeposit: bigint
+  readonly lagSeconds: number
+}
+
+/** A payload that brings a deposit, signed by the payer. */
+export type Depositing = Pick<Channeled, 'channelId' | 'config'> & { readonly deposit: Deposit }
+
+export type Landing =
+  | { readonly kind: 'landed'; readonly state: ChannelState }
+  | Refused
+  | Unavailable
+  /** It was sent, and may still be mined. */
+  | { readonly kind: 'unknown'; readonly reason: string }
+
+/** A deposit and its channel in one block: where it is used, it is in the balance, or was taken out again. */
+export type DepositSeen = { readonly used: boolean; readonly mirror: Mirror; readonly time: number }
+
+/** Gas of a deposit, and of its simulation. */
+const GAS = 250_000n
+/** Least remaining lifetime of a deposit's authorization, in milliseconds (decision 67). */
+const LIFE_MS = 6_000
+const MAX_RACES = 8
+
+export function channelDeposits({ reads, relayer, states }: DepositsContext, config: DepositsConfig) {
+  const { asset, lagSeconds } = config
+  /** Deposits of this process that are under way, by nonce. */
+  const landings = new Map<Hex, Promise<Landing>>()
+  /** The end of the last one, by payer. */
+  const turns = new Map<Hex, Promise<void>>()
+  const revertLimiter = payerRevertLimiter()
+
+  async function seen(
+    { channelId, config: { payer }, deposit }: Depositing,
+    at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
+  ): Promise<DepositSeen | Unavailable> {
+    const used = { to: lower(asset), data: stateCall(payer, deposit.nonce) }
+    const answer = await reads.view([used, ...mirrorCalls(channelId)], at)
+    if (answer.kind === 'failure') return unavailable(answer.reason)
+    const [first, ...rest] = answer.results
+    const [flag, mirror] = [flagIn(first), mirrorIn(rest)]
+    if (flag === undefined) return unavailable('authorizationState() of the token cannot be read')
+    if (!mirror) return unavailable('the settlement contract does not answer on this network')
+    return { used: flag, mirror, time: answer.time }
+  }
+
+  /** Undefined when it would be taken now; `landed` when it is in the channel already. */
+  async function problem(
+    depositing: Depositing,
+    { now, signal }: { readonly now: number; readonly signal?: AbortSignal },
+  ): Promise<Refused | Unavailable | 'landed' | undefined> {
+    const { channelId, config: channel, deposit } = depositing
+    const before = await seen(depositing, { lagSeconds, ...(signal && { signal }) })
+    if ('kind' in before) return before
+    if (before.used) return 'landed'
+    if (deposit.amount < config.minDeposit) {
+      const text = `deposit.amount is ${deposit.amount}; it must be at least ${config.minDeposit}`
+      return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
+    }
+    if (endOf(deposit) < now + LIFE_MS) {
+      const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
+      return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
+    }
+    const limited = limitOf(depositing, now)
+    if (limited) return limited
+    const call = depositCall(channel, deposit)
+    const answer = await reads.view([call], { lagSeconds, ...(signal && { signal }), gas: GAS, direct: true })
+    if (answer.kind === 'failure') return unavailable(answer.reason)
+    if (answer.results[0]?.ok) return undefined
+    const text = `the deposit of ${deposit.amount} base units into ${channelId} would revert: check its signature, its times and the payer's balance`
+    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
+  }
+
+  /** Why nothing more is sent for this payer, whose deposits wasted gas. */
+  function limitOf({ config: { payer }, deposit }: Depositing, now: number): Refused | undefined {
+    const isContract = deposit.signature.length !== 132
+    const until = revertLimiter.blockedUntil(payer, isContract, now)
+    if (until === undefined) return undefined
+    const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
+    const text = `${revertLimiter.count(payer, now)} deposits of ${payer} passed simulation and reverted on chain; ${pause}`
+    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+  }
+
+  /** Resolves once the deposit is in the channel and its record, however often and by whomever it was sent. */
+  async function land(depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
+    const { nonce } = depositing.deposit
+    const before = await states.get(depositing.channelId, now)
+    if (before?.deposit?.nonce === nonce) return { kind: 'landed', state: before }
+    if (signal.aborted) return PENDING
+    const running = landings.get(nonce) ?? begin(depositing, { now, signal })
+    return await unlessAborted(running, signal)
+  }
+
+  /** Deposits of one payer take turns: each is simulated on what the one before it left. */
+  function begin(depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
+    const { config: channel, deposit } = depositing
+    const work = async () => (signal.aborted ? PENDING : await bring(depositing, now))
+    const landing = (turns.get(channel.payer) ?? Promise.resolve()).then(work).finally(() => {
+      landings.delete(deposit.nonce)
+      if (turns.get(channel.payer) === turn) turns.delete(channel.payer)
+    })
+    const turn = landing.then(
+      () => {},
+      () => {},
+    )
+    landings.set(deposit.nonce, landing)
+    turns.set(channel.payer, turn)
+    return landing
+  }
+
+  async function bring(depositing: Depositing, now: number): Promise<Landing> {
+    const bad = await problem(depositing, { now })
+    if (bad === 'landed') return await note(depositing, { now })
+    if (bad) return bad
+    const { config: channel, deposit } = depositing
+    const sent = await relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
+    if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
+    if (sent.kind === 'mined' && sent.receipt.success)
+      return await note(depositing, { now, transaction: sent.receipt.transactionHash })
+    const after = await seen(depositing, { lagSeconds })
+    if (!('kind' in after) && after.used) return await note(depositing, { now })
+    if ('kind' in after || sent.kind !== 'mined' || sent.hasOtherNonces) return PENDING
+    revertLimiter.recordRevert(channel.payer, now)
+    const text = 'the deposit reverted on chain: nothing moved'
+    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+  }
+
+  /** Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest. */
+  async function note(
+    depositing: Depositing,
+    { now, transaction }: { readonly now: number; readonly transaction?: Hex },
+  ): Promise<Landing> {
+    const { channelId, deposit } = depositing
+    const after = await seen(depositing, { lagSeconds })
+    if ('kind' in after) return { kind: 'unknown', reason: after.reason }
+    const added = after.used ? 0n : deposit.amount
+    const mirror = { ...after.mirror, balance: after.mirror.balance + added }
+    for (let race = 0; race < MAX_RACES; race++) {
+      const before = await states.get(channelId, now)
+      const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
+      const noted = transaction ? { nonce: deposit.nonce, transaction } : state.deposit
+      const next: ChannelState = { ...state, deposit: noted, isPayerProven: true }
+      if (await states.replace(before, next, now)) return { kind: 'landed', state: next }
+    }
+    return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
+  }
+
+  return { seen, problem, land, isIdle: () => landings.size === 0 }
+}
+
+export type ChannelDeposits = ReturnType<typeof channelDeposits>
+
+const PENDING = { kind: 'unknown', reason: 'the deposit was sent, and is not mined yet' } as const
+
+/** The outcome, or that it is pending where nobody waits for it any more. */
+function unlessAborted(landing: Promise<Landing>, signal: AbortSignal): Promise<Landing> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => resolve(PENDING)
+    signal.addEventListener('abort', onAbort, { once: true })
+    landing.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
