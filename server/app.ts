@@ -7,6 +7,7 @@ import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
 import { isLoopback } from './config/mod.ts'
 import { documentCompression, isDocument } from './http/compression.ts'
+import { isForwarded } from './http/forwarded.ts'
 import { corsHeaders, isPreflight, preflightReply } from './http/cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
@@ -29,6 +30,8 @@ export type AppOptions = {
   readonly isClosing?: () => boolean
   /** What GET /devnet returns; absent with real money. */
   readonly devnet?: (origin: string) => unknown
+  /** Whether a devnet has keys of vendors: then it serves nobody who comes from elsewhere, or through a proxy. */
+  readonly isKeyed?: boolean
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
   /** Serves /operator/* to requests with this bearer token; without it the paths return 404. */
@@ -57,6 +60,7 @@ export function app({
   track,
   isClosing,
   devnet,
+  isKeyed = false,
   metrics,
   operator,
 }: AppOptions) {
@@ -111,8 +115,9 @@ export function app({
   ): Reply | Promise<Reply> {
     const { ip, host, origin } = address
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
-    if (devnet && path === DEVNET)
-      return isLoopbackRequest(base, host) ? devnetReply(request.method, devnet(origin)) : notLoopback(host)
+    if (devnet && (path === DEVNET || isKeyed) && !isDirect(request, base, host))
+      return notDirect(path === DEVNET ? '/devnet shows a private key' : 'This devnet has keys of vendors')
+    if (devnet && path === DEVNET) return devnetReply(request.method, devnet(origin))
     if (metrics && path === METRICS && request.method === 'GET' && isFromOperator(request, metrics.token))
       return metrics.scrape().then(metricsReply)
     if (operator && path.startsWith(OPERATOR) && isFromOperator(request, operator.token))
@@ -212,17 +217,22 @@ const isRead = (method: string): boolean => method === 'GET' || method === 'HEAD
  */
 const hasSingleHost = (request: Request): boolean => !request.headers.get('host')?.includes(',')
 
-/** Guards against DNS rebinding: a web page whose host name resolves to this machine must not read /devnet. */
-const isLoopbackRequest = (base: Base, host: string): boolean => base.isLoopback && isLoopbackHost(host)
+/**
+ * Whether the caller is on this machine, with no proxy between. A web page whose host name resolves to this machine
+ * (DNS rebinding) sends a foreign Host header.
+ */
+function isDirect({ headers }: Request, base: Base, host: string): boolean {
+  return base.isLoopback && isLoopbackHost(host) && !isForwarded(headers)
+}
 
 function isLoopbackHost(host: string): boolean {
   const url = URL.parse(`http://${host}`)
   return url !== null && isLoopback(url.hostname.replace(/^\[|\]$/g, ''))
 }
 
-function notLoopback(host: string): Reply {
+function notDirect(why: string): Reply {
   const message =
-    `/devnet shows a private key, so it is served to loopback hosts only. The Host header was ${host.slice(0, 100)}. ` +
+    `${why}, so it answers this machine alone: without a proxy between, and without a header that proxies add. ` +
     'Use http://localhost, http://127.0.0.1 or http://[::1].'
   return {
     status: 403,

@@ -2,7 +2,7 @@
 import { isIP } from 'node:net'
 import { storageProbe } from '../core/ports/storage_probe.ts'
 import { app, proxyCheck } from './app.ts'
-import type { Config } from './config/mod.ts'
+import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'
 import type { ServerLog } from './log.ts'
 import { StartError } from './start_error.ts'
@@ -61,6 +61,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   let isClosing = false
   const devnetOption = devnet && {
     devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
+    isKeyed: realVendors(config).length > 0,
   }
   const metricsOption = metrics &&
     operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }

@@ -2,7 +2,9 @@
  * The entry point: runs a command. `start` reads the configuration, wires the gateways, listens, and drains on SIGTERM,
  * SIGINT and SIGHUP.
  */
-import { dirname } from 'node:path'
+import { existsSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import type { Io } from './cli/command.ts'
 import { runProcess } from './cli/lib/process.ts'
 import { type Config, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
 import type { Environment } from './config/settings.ts'
@@ -107,14 +109,15 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
 /** How long a process that stops tries to deliver its last alerts. */
 const ALERT_FLUSH_MS = 2_000
 
-async function serve(env: Environment, { isDevnet } = { isDevnet: false }): Promise<void> {
+const serve: Io['serve'] = async (env, { isDevnet, data } = { isDevnet: false }) => {
   const read = isDevnet ? parseConfig('', env) : readConfig(env)
   if (!read.ok)
     return exitWithError([
       'Farebox cannot start. The configuration has these errors:',
       ...read.mistakes.map((mistake) => `  - ${mistake}`),
     ])
-  const { config } = read
+  const config = data === undefined ? read.config : { ...read.config, devnetDir: data }
+  if (!isDevnet && config.production.length > 0) return exitWithError(noConfiguration(config.production, env))
   const log = serverLog(config.logLevel)
   let running: Running
   try {
@@ -138,6 +141,18 @@ async function serve(env: Environment, { isDevnet } = { isDevnet: false }): Prom
     void running.stop().then(() => process.exit(1))
   })
   greet(running, config) // last: signals are handled by now
+}
+
+/** A start in the wrong folder, or without a variable, must not become a devnet beside what is sold for real. */
+function noConfiguration(found: readonly string[], { FAREBOX_CONFIG }: Environment): readonly string[] {
+  const file = resolve(FAREBOX_CONFIG || 'farebox.toml')
+  return [
+    existsSync(file)
+      ? `Farebox cannot start: ${file} has no gateway, and a devnet needs none of what is set: ${found.join(', ')}.`
+      : `Farebox cannot start: there is no ${file}, and a devnet needs none of what is set: ${found.join(', ')}.`,
+    'To sell for real, start it in the folder of farebox.toml, or set FAREBOX_CONFIG; farebox init writes that file.',
+    'For a devnet with these settings, run farebox devnet.',
+  ]
 }
 
 function exitWithError(lines: readonly string[]): void {

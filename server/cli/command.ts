@@ -13,8 +13,11 @@ export type Io = {
   readonly ask?: (question: string) => Promise<string>
   /** Whether `err` may be coloured: it is a terminal, and NO_COLOR is not set. */
   readonly hasColor: boolean
-  /** Starts the gateway with this environment, on local chains alone if asked. Resolves when it listens. */
-  serve(env: Environment, options?: { readonly isDevnet: boolean }): Promise<void>
+  /**
+   * Starts the gateway with this environment, on local chains alone if asked, with all that it keeps in `data` if
+   * given. Resolves when it listens.
+   */
+  serve(env: Environment, options?: { readonly isDevnet: boolean; readonly data?: string | undefined }): Promise<void>
 }
 
 /** A command is `server/cli/NAME.ts`, which exports `command`, and a line in `server/cli/mod.ts`. */

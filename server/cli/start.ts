@@ -11,7 +11,8 @@ export const command: Command = {
   name: 'start',
   summary: 'start the gateway; without a configured gateway, a devnet',
   help: `Starts the gateway as farebox.toml and the environment configure it. Without a gateway in the
-configuration it starts a devnet: local chains, test money and demo products.
+configuration it starts a devnet: local chains, test money and demo products. It refuses to where anything is set
+that no devnet needs, such as PUBLIC_ORIGIN or RELAYER_KEY: for a devnet with it there is farebox devnet.
 
 Usage: farebox start [options]
 

@@ -17,6 +17,8 @@ import { VideoSetting } from './video.ts'
 
 /** The default directory of all data, relative to the working directory. */
 export const DEFAULT_DIR = '.farebox'
+/** The default directory of a devnet: its ledger, its media, its chain and its keys. */
+export const DEVNET_DIR = `${DEFAULT_DIR}/devnet`
 
 const strict = { additionalProperties: false }
 const Wallets = Type.Array(Type.String({ pattern: '^0x[0-9a-fA-F]{40}$' }))
@@ -52,7 +54,7 @@ export const File = Type.Object(
       { usual: 'the docs page of the gateway' },
     ),
     database_url: setting(
-      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas.',
+      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas. The devnet keeps its own in `.farebox/devnet`.',
       Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$', default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
     ),
     object_store: setting(

@@ -4,13 +4,13 @@
  */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { dirname, resolve as resolvePath } from 'node:path'
+import { dirname, join, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
 import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
-import { DEFAULT_DIR, type File, readSettings, variables } from './file.ts'
+import { DEFAULT_DIR, DEVNET_DIR, type File, readSettings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
@@ -22,11 +22,12 @@ import { resolveRetention } from './retention.ts'
 import { resolveRows } from './rows.ts'
 import { readSigningKey } from './keys/signing_key.ts'
 import { resolveRpc, type RpcNodes } from './rpc.ts'
+import { productionSettings } from './errors/production.ts'
 import { resolveVideos, type ServedVideos } from './video.ts'
 import { readTelemetry, type TelemetryConfig } from '../signals/otel_config.ts'
 import { checkVendorNames, checkVendors, keyedVendors, resolveImages, type ServedCatalog } from './vendors.ts'
 
-export { DEFAULT_DIR, File, variables } from './file.ts'
+export { DEFAULT_DIR, DEVNET_DIR, File, variables } from './file.ts'
 
 export type Config = Services & {
   readonly port: number
@@ -65,6 +66,10 @@ export type Config = Services & {
   readonly logLevel: string
   /** Empty for devnet, the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
+  /** Where a devnet keeps its chain and its keys; undefined where it keeps nothing. */
+  readonly devnetDir: string | undefined
+  /** Settings that no devnet needs, by the names that they were given. */
+  readonly production: readonly string[]
   /** Image rows for sale, and how each is served; on devnet the demo serves rows without a configured vendor. */
   readonly images: ServedCatalog
   /** Chat rows for sale, and how each is served; the demo never replaces a chat model. */
@@ -117,7 +122,7 @@ const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::
  * are missing.
  */
 export function listenUrl(env: Environment): string {
-  const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
+  const path = env.FAREBOX_CONFIG || 'farebox.toml'
   let text = ''
   try {
     text = readFileSync(path, 'utf8')
@@ -141,7 +146,7 @@ export type ReadResult =
 export function readConfig(environment: Environment): ReadResult {
   const { env, mistakes } = secretsFromFiles(environment, Object.keys(variables), readSecret)
   if (mistakes.length > 0) return wrong(mistakes.map((message) => ({ message })))
-  const path = env.FAREBOX_CONFIG ?? 'farebox.toml'
+  const path = env.FAREBOX_CONFIG || 'farebox.toml'
   if (!existsSync(path))
     return env.FAREBOX_CONFIG
       ? wrong([{ message: `FAREBOX_CONFIG: no file at ${path}` }])
@@ -238,9 +243,11 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const [perMinute, perHour] = [file.free_per_minute ?? 30, file.free_per_hour ?? 300]
   if (perHour < perMinute)
     mistakes.push(`free_per_hour: must be at least free_per_minute, which is ${perMinute}, got ${perHour}`)
-  const database = file.database_url ?? `sqlite:${DEFAULT_DIR}/farebox.db`
-  const objects = file.object_store ?? `file:${DEFAULT_DIR}/media`
-  const archive = file.retention?.archive_store ?? `file:${DEFAULT_DIR}/archive`
+  const isDevnet = (file.gateways ?? []).length === 0
+  const dir = isDevnet ? DEVNET_DIR : DEFAULT_DIR
+  const database = file.database_url ?? `sqlite:${dir}/farebox.db`
+  const objects = file.object_store ?? `file:${dir}/media`
+  const archive = file.retention?.archive_store ?? `file:${dir}/archive`
   if (archive === objects)
     mistakes.push(`retention.archive_store: must not be object_store, whose files are served, got ${archive}`)
   const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
@@ -266,7 +273,6 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
     mistakes.push('signing_key: needs public_origin, because a signature speaks for a host')
   const telemetry = readTelemetry(env, mistakes)
   const retention = resolveRetention(file.retention ?? {}, mistakes)
-  const isDevnet = gateways.length === 0
   const host = file.host ?? '127.0.0.1'
   const named = file.vendors ?? {}
   checkVendors(named, mistakes)
@@ -317,7 +323,9 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       trustedProxies: file.trusted_proxies ?? [],
       bareV1: file.bare_v1 ?? false,
       logLevel: file.log_level ?? 'info',
-      gateways: isDevnet ? [] : gateways,
+      gateways,
+      devnetDir: isDevnet ? chainDir(file.database_url) : undefined,
+      production: isDevnet ? productionSettings(file, env) : [],
       images,
       chat,
       videos,
@@ -345,6 +353,13 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       declared,
     },
   }
+}
+
+/** The chain of a devnet is kept where its ledger is. */
+function chainDir(url: string | undefined): string | undefined {
+  const database = url === undefined ? undefined : databaseOf(url)
+  if (database === undefined) return DEVNET_DIR
+  return database.kind === 'sqlite' ? join(dirname(database.path), 'devnet') : undefined
 }
 
 function databaseOf(url: string): Config['database'] {

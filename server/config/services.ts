@@ -419,6 +419,15 @@ export function keyedServices({ services }: Services): ReadonlyMap<string, strin
   return new Map(keyed)
 }
 
+/** The variables of the secrets that providers of a product need. */
+export function secretsOf(product: Service): readonly string[] {
+  return candidatesFor(product).flatMap(({ manifest, offer }) =>
+    usedBy(manifest, offer).flatMap((name) =>
+      isSecret(manifest.settings[name]) ? (variableOf(manifest, name) ?? []) : [],
+    ),
+  )
+}
+
 /**
  * Products that are off because nothing is configured, each with the settings that would turn it on: for the operator's
  * log.

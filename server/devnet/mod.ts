@@ -109,15 +109,20 @@ export async function startDevnet({ dir, port = 0, log = () => {} }: DevnetOptio
 }
 
 /**
- * Deletes the chain saved in `dir` but not the keys, so a configured buyer stays valid. The caller must reset the
- * ledger too, because every nonce is unused again. Throws while a node uses the chain.
+ * Moves the chain saved in `dir` aside, but not the keys, so a configured buyer stays valid. The caller must move the
+ * ledger aside too, because every nonce is unused again. Throws while a node uses the chain.
+ *
+ * @param aside what is added to the names of its files
  */
-export async function resetDevnet(dir: string): Promise<void> {
+export async function resetDevnet(dir: string, aside = `before-reset-${Date.now()}`): Promise<void> {
   const state = statePathOf(dir)
   const holder = holderOf(state)
   if (holder)
     throw new Error(`the local chain in ${dir} is in use by process ${holder.owner}; stop it before the reset`)
-  await Promise.all(['', '.next', '.tmp', '.pid', '.broken'].map((end) => rm(state + end, { force: true })))
+  if (existsSync(`${state}.${aside}`)) throw new Error(`${state}.${aside} exists; move it away first`)
+  if (existsSync(state)) await rename(state, `${state}.${aside}`)
+  // A dump that did not end, and the lock of a process that is gone.
+  await Promise.all(['.next', '.tmp', '.pid'].map((end) => rm(state + end, { force: true })))
 }
 
 function statePathOf(dir: string): string {
@@ -151,7 +156,7 @@ function parseKeys(path: string, text: string): Keys {
     // Invalid JSON is reported like missing keys.
   }
   throw new Error(
-    `${path} does not contain the local chain's three keys; delete it to get new ones (and lose the old test money)`,
+    `${path} does not contain the local chain's three keys; move it away to get new ones (and lose the old test money)`,
   )
 }
 
@@ -174,7 +179,7 @@ async function startOrReplace(options: {
     return await startAnvil(options)
   } catch (error) {
     if (!statePath || !existsSync(statePath) || holderOf(statePath)) throw error
-    const brokenPath = `${statePath}.broken`
+    const brokenPath = `${statePath}.broken${existsSync(`${statePath}.broken`) ? `-${Date.now()}` : ''}`
     await rename(statePath, brokenPath)
     const node = await startAnvil(options).catch(async () => {
       await rename(brokenPath, statePath)

@@ -1,8 +1,10 @@
 /** The embedded default: a local chain of every kind, and a gateway on each. All of it is test money. */
-import { rm } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
-import { newestReceipt } from '../../adapters/storage/newest_receipt.ts'
-import type { Config } from '../config/mod.ts'
+import { cpSync, existsSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
+import { backupSqlite, moveAside } from '../../adapters/storage/sqlite/backup.ts'
+import { claimForDevnet, ledgerOrigin, markForDevnet } from '../../adapters/storage/sqlite/devnet_ledger.ts'
+import { holdAlone } from '../../adapters/storage/sqlite/hold.ts'
+import { type Config, DEFAULT_DIR, DEVNET_DIR } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { type BatchedStandIn, startBatchedApi } from '../devnet/batched_api.ts'
 import { type Devnet, resetDevnet, startDevnet } from '../devnet/mod.ts'
@@ -23,7 +25,7 @@ export type LocalSystem = {
  */
 export async function startLocalSystem(config: Config, { log, clock, undo }: Opening): Promise<LocalSystem> {
   const say = (line: string) => log.info(line)
-  const evm = await startEvm(config, log)
+  const evm = await startEvm(config, { log, clock })
   undo.push(() => evm.stop())
   const solana = await startSolanaDevnet({ clock, log: say }).catch((error: Error) => {
     log.warn('no local Solana chain: its program does not run on this machine', { error: error.message })
@@ -40,24 +42,71 @@ export async function startLocalSystem(config: Config, { log, clock, undo }: Ope
 const DEPOSIT = 10_000_000_000n
 
 /**
- * Resets the local chain and the ledger beside it when the chain is behind the ledger, because paid calls must stay
- * paid.
+ * Starts the chain that belongs to the ledger. When it is behind the ledger, both are moved aside and begin anew,
+ * because paid calls must stay paid. Throws when the ledger is not that of a devnet.
  */
-async function startEvm({ database }: Config, log: Opening['log']): Promise<Devnet> {
+async function startEvm({ database, devnetDir: dir }: Config, { log, clock }: Omit<Opening, 'undo'>): Promise<Devnet> {
   const say = (line: string) => log.info(line)
-  if (database.kind !== 'sqlite') return await startDevnet({ log: say })
+  if (database.kind === 'postgres')
+    throw new Error('the ledger of a devnet is a file or in memory: set DATABASE_URL to sqlite:PATH or memory:')
+  if (database.kind === 'memory') return await startDevnet({ dir, log: say })
   const { path } = database
-  const dir = join(dirname(path), 'devnet')
+  if (existsSync(path)) claimForDevnet(path)
   const devnet = await startDevnet({ dir, log: say })
-  const newest = newestReceipt(path)
-  if (!newest || (await isKnown(devnet.rpcUrl, newest.transaction))) return devnet
-  log.warn('the local chain is behind the ledger: both were reset, including all test money', {
-    missing: newest.transaction,
-  })
+  if (!existsSync(path)) {
+    await takeOverFormer({ path, dir }, devnet.rpcUrl, log).catch(async (error) => {
+      await devnet.stop()
+      throw error
+    })
+    claimForDevnet(path)
+  }
+  const missing = ledgerOrigin(path)?.newestTransaction
+  if (!dir || missing === undefined || (await isKnown(devnet.rpcUrl, missing))) return devnet
   await devnet.stop()
-  await resetDevnet(dir)
-  for (const end of ['', '-wal', '-shm']) await rm(path + end, { force: true })
+  const aside = `before-reset-${new Date(clock.now()).toISOString().replace(/[:.]/g, '-')}`
+  await resetDevnet(dir, aside)
+  moveAside(path, `${path}.${aside}`)
+  claimForDevnet(path)
+  log.warn('the local chain is behind the ledger: both were moved aside, with all test money, and begin anew', {
+    missing,
+    ledger: `${path}.${aside}`,
+  })
   return await startDevnet({ dir, log: say })
+}
+
+/** Where older versions kept the ledger and the media of a devnet: where a gateway that sells keeps its own. */
+const FORMER = { ledger: join(DEFAULT_DIR, 'farebox.db'), media: join(DEFAULT_DIR, 'media') }
+const DEVNET_GATEWAYS = ['devnet', 'solana', 'nano', 'testnet']
+
+/**
+ * Copies the ledger of a devnet from its former place, if all calls in it are of a devnet and its newest payment is on
+ * this local chain. What is there stays as it is.
+ */
+async function takeOverFormer(
+  { path, dir }: { path: string; dir: string | undefined },
+  rpcUrl: string,
+  log: Opening['log'],
+): Promise<void> {
+  if (dir !== DEVNET_DIR || path !== join(DEVNET_DIR, 'farebox.db') || !existsSync(FORMER.ledger)) return
+  const hold = holdAlone(FORMER.ledger)
+  if (!hold) return
+  try {
+    const { gateways = [], newestTransaction } = ledgerOrigin(FORMER.ledger) ?? {}
+    const isOurs = gateways.every((name) => DEVNET_GATEWAYS.includes(name))
+    if (!isOurs || newestTransaction === undefined || !(await isKnown(rpcUrl, newestTransaction))) return
+    const copy = `${path}.copy-${process.pid}`
+    backupSqlite(FORMER.ledger, copy)
+    markForDevnet(copy)
+    const media = join(DEVNET_DIR, 'media')
+    if (existsSync(FORMER.media) && !existsSync(media)) cpSync(FORMER.media, media, { recursive: true })
+    renameSync(copy, path)
+    log.warn('the ledger of the devnet was copied to a folder of its own; the former files were left as they are', {
+      from: FORMER.ledger,
+      to: path,
+    })
+  } finally {
+    hold.release()
+  }
 }
 
 async function isKnown(rpcUrl: string, transaction: string): Promise<boolean> {

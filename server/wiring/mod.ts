@@ -6,6 +6,7 @@ import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
 import { DatabaseError } from '../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { isDevnetLedger } from '../../adapters/storage/sqlite/devnet_ledger.ts'
 import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import type { PostgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
@@ -104,12 +105,12 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   }
   const isDevnet = config.gateways.length === 0
   const devnet = isDevnet
-    ? await orRefuse('The configuration has no gateway, and the local chains do not start', async () => {
+    ? await orRefuse('The devnet cannot start', async () => {
         const { startLocalSystem } = await import('./devnet.ts')
         return await startLocalSystem(config, { log, clock: systemClock, undo })
       })
     : undefined
-  const database = await orRefuse('DATABASE_URL', () => openStorage(config))
+  const database = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
   undo.push(() => database.close())
   const { now: askTime, refusal } = database
   const shared =
@@ -427,9 +428,16 @@ export function timely(chain: Chain, { trouble, refusal = () => undefined }: Tro
   }
 }
 
-/** A remote database must answer before anything is sold. */
-async function openStorage({ database }: Config): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'>>> {
+/** A remote database must answer before anything is sold. The ledger of a devnet serves no gateway that sells. */
+async function openStorage(
+  { database }: Config,
+  isDevnet: boolean,
+): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'>>> {
   if (database.kind === 'memory') return memoryStorage()
+  if (database.kind === 'sqlite' && !isDevnet && isDevnetLedger(database.path))
+    throw new StartError(
+      `DATABASE_URL: ${database.path} is the ledger of a devnet, whose wallets paid with test money. Name another file.`,
+    )
   if (database.kind === 'sqlite') return sqliteStorage(database.path)
   const { postgresStorage } = await import('../../adapters/storage/postgres/mod.ts')
   const storage = postgresStorage(database.url)

@@ -24,7 +24,7 @@ beforeAll(async () => {
   expect(await build.exited).toBe(0)
   const [haiku = ''] = blocks(await guideText('sell_your_api'), '## 1. Write the product', 'ts')
   await writeFile(join(dir, 'haiku.ts'), `import 'image-size'\n${haiku}`)
-  binary = Bun.spawn([file], {
+  binary = Bun.spawn([file, 'devnet'], {
     cwd: dir,
     env: {
       PATH: process.env.PATH ?? '',

@@ -33,7 +33,7 @@ test('a product that cannot be sold ends the process with status 1 and one messa
   const [haiku = ''] = blocks(page, '## 1. Write the product', 'ts')
   await writeFile(join(dir, 'haiku.ts'), haiku.replace("'/api/v1/haiku'", "'/api/v1/images/generations'"))
   await writeFile(join(dir, 'farebox.toml'), blocks(page, '## 2. Start', 'toml')[0] ?? '')
-  const { code, err } = await processes.start(dir).exited
+  const { code, err } = await processes.start(dir, { DATABASE_URL: '' }, ['start']).exited
   expect([code, err.split('\n')[0]]).toEqual([
     1,
     `products: ${dir}/haiku.ts: products[0].path: /api/v1/images/generations is taken by images.generations`,

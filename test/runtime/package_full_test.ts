@@ -187,14 +187,13 @@ test('the embedding in the README sells an image on a real chain, under plain No
 test('npx farebox starts the devnet under Node, sells a chat to @x402/fetch, and ends with SIGTERM', async () => {
   const { dir } = installed
   const node = Bun.which('node') ?? ''
-  const launcher = Bun.spawn(['npx', '--no-install', 'farebox'], {
+  const launcher = Bun.spawn(['npx', '--no-install', 'farebox', 'devnet', '--data', join(dir, 'data')], {
     cwd: dir,
     // Bun is found as a package, not on PATH.
     env: {
       PATH: `${dirname(node)}:/usr/bin:/bin`,
       HOME: dir,
       PORT: '0',
-      DATABASE_URL: `sqlite:${dir}/data/farebox.db`,
     },
     stdout: 'pipe',
     stderr: 'pipe',

@@ -80,10 +80,43 @@ describe('/devnet', () => {
     }
   })
 
-  test('a host that a trusted proxy forwards must be a loopback one as well', async () => {
-    const { url } = open({ devnet, trustedProxies: ['127.0.0.1'] })
-    const ask = async (host: string) => (await fetch(`${url}/devnet`, { headers: { 'x-forwarded-host': host } })).status
-    expect([await ask('evil.example'), await ask('localhost')]).toEqual([403, 200])
+  const FORWARDING: readonly Readonly<Record<string, string>>[] = [
+    { 'x-forwarded-host': 'localhost' },
+    { 'x-forwarded-for': '127.0.0.1' },
+    { 'x-forwarded-proto': 'https' },
+    { forwarded: 'for=127.0.0.1' },
+    { via: '1.1 nginx' },
+    { 'x-real-ip': '127.0.0.1' },
+    { 'cf-connecting-ip': '192.0.2.1' },
+    { 'true-client-ip': '192.0.2.1' },
+    { 'fly-client-ip': '192.0.2.1' },
+    { 'x-amzn-trace-id': 'Root=1' },
+    { 'cdn-loop': 'cloudflare' },
+    { host: 'evil.example' },
+  ]
+
+  test('refuses whatever a proxy has forwarded, a trusted one included (contract 21.14)', async () => {
+    for (const trustedProxies of [[], ['127.0.0.1']]) {
+      const { url } = open({ devnet, trustedProxies })
+      for (const headers of FORWARDING) {
+        const response = await fetch(`${url}/devnet`, { headers })
+        expect([headers, response.status, (await response.text()).includes('s3cret')]).toEqual([headers, 403, false])
+      }
+    }
+  })
+
+  test('a devnet with keys of vendors serves nothing to whoever comes through a proxy, on any route (contract 21.14)', async () => {
+    const { url } = open({ devnet, isKeyed: true })
+    const ask = async (path: string, headers = {}) => (await fetch(url + path, { headers })).status
+    for (const path of ['/api/v1/models', '/', '/mcp', '/api/v1/images/generations', '/devnet'])
+      for (const headers of FORWARDING) expect([path, headers, await ask(path, headers)]).toEqual([path, headers, 403])
+    expect([await ask('/api/v1/models'), await ask('/devnet')]).toEqual([200, 200])
+  })
+
+  test('a devnet without keys of vendors, and a gateway that sells, serve who comes through a proxy', async () => {
+    for (const { url } of [open({ devnet }), open({ isKeyed: true })])
+      for (const headers of FORWARDING)
+        expect([headers, (await fetch(`${url}/api/v1/models`, { headers })).status]).toEqual([headers, 200])
   })
 
   test('no page of another origin may read it', async () => {

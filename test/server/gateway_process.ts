@@ -19,9 +19,10 @@ export type GatewayProcesses = {
   /** A new directory, removed after the tests of the file. */
   dir(): string
   /**
-   * Starts a gateway in `dir`, on a free port and in its own database unless told. It inherits nothing but the path.
+   * Starts the gateway that is configured in `dir`, or a devnet where none is, or the command in `args`: on a free port
+   * and in its own database unless told. It inherits nothing but the path.
    */
-  start(dir: string, env?: Readonly<Record<string, string>>): GatewayProcess
+  start(dir: string, env?: Readonly<Record<string, string>>, args?: readonly string[]): GatewayProcess
 }
 
 /** Processes and directories of one test file, all gone when its tests have ended. */
@@ -37,8 +38,12 @@ export function gatewayProcesses(): GatewayProcesses {
     rmSync(scratch, { recursive: true, force: true })
   })
 
-  function start(dir: string, env: Readonly<Record<string, string>> = {}): GatewayProcess {
-    const child = Bun.spawn([process.execPath, MAIN], {
+  function start(
+    dir: string,
+    env: Readonly<Record<string, string>> = {},
+    args: readonly string[] = [existsSync(join(dir, 'farebox.toml')) ? 'start' : 'devnet'],
+  ): GatewayProcess {
+    const child = Bun.spawn([process.execPath, MAIN, ...args], {
       cwd: dir,
       env: {
         PATH: process.env.PATH ?? '',

@@ -3,7 +3,8 @@
  * lines and exits.
  */
 import { describe, expect, test } from 'bun:test'
-import { rmSync, writeFileSync } from 'node:fs'
+import { Database } from 'bun:sqlite'
+import { readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { aliveIn, gatewayProcesses, imageHost, nodesIn } from './gateway_process.ts'
@@ -84,7 +85,7 @@ describe('a gateway process', () => {
     expect(aliveIn(dir)).toEqual([])
   }, 300_000)
 
-  test('a local chain that is behind the ledger resets both, and says so', async () => {
+  test('a local chain that is behind the ledger: both are moved aside, and begin anew', async () => {
     const dir = freshDir()
     const first = farebox(dir, { DATABASE_URL: '' }) // where everything is kept when nothing is said
     const payer = await payerAt(await first.url)
@@ -103,7 +104,15 @@ describe('a gateway process', () => {
     expect(await again.post(SMALL, paid)).toMatchObject({ status: 200, body: { payment: { status: 'settled' } } })
     second.kill('SIGTERM')
     const { out } = await second.exited
-    expect(out).toContain('the local chain is behind the ledger: both were reset')
+    expect(out).toContain('the local chain is behind the ledger: both were moved aside')
+    const aside = readdirSync(join(dir, '.farebox/devnet')).filter((name) =>
+      name.startsWith('farebox.db.before-reset-'),
+    )
+    expect(aside).toHaveLength(1)
+    expect(out).toContain(aside[0] ?? '')
+    const database = new Database(join(dir, '.farebox/devnet', aside[0] ?? ''), { readonly: true })
+    expect(database.query('SELECT id FROM calls').all()).toEqual([{ id: bought.body.id }])
+    database.close()
   }, 300_000)
 
   test.each([
@@ -176,12 +185,13 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
   test('a configuration with mistakes: all of them are listed, by name, and no secret is shown', async () => {
     const dir = freshDir()
     writeFileSync(join(dir, 'farebox.toml'), 'drain_seconds = "soon"\nmax_boddy_bytes = 5\n')
-    const refused = await farebox(dir, {
+    const env = {
       PORT: '70000',
       DATABASE_URL: 'mysql://root:hunter2@db',
       OPERATOR_TOKEN: 'short',
       LOG_LEVEL: 'loud',
-    }).exited
+    }
+    const refused = await farebox(dir, env, ['start']).exited
     expect(refused).toMatchObject({ code: 1, out: '' })
     const lines = refused.err.trimEnd().split('\n')
     expect(lines[0]).toBe('Farebox cannot start. The configuration has these errors:')
@@ -201,7 +211,7 @@ describe('a start that cannot succeed says why in one go, exits with 1 and leave
   })
 
   test('a configuration file that is not there', async () => {
-    const { code, err } = await farebox(freshDir(), { FAREBOX_CONFIG: 'elsewhere.toml' }).exited
+    const { code, err } = await farebox(freshDir(), { FAREBOX_CONFIG: 'elsewhere.toml' }, ['start']).exited
     expect({ code, err }).toEqual({
       code: 1,
       err: 'Farebox cannot start. The configuration has these errors:\n  - FAREBOX_CONFIG: no file at elsewhere.toml\n',

@@ -30,11 +30,16 @@ test('every setting has a description in whole sentences', () => {
 })
 
 test('a default in the schema is what applies without the setting', () => {
-  const without = parseConfig('')
+  // The devnet has a folder of its own, so a gateway is configured.
+  const gateway =
+    '\n[[gateways]]\nname = "base"\nnetwork = "eip155:8453"\npay_to = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"\n' +
+    'rpc_url = "http://127.0.0.1:8545"\nfacilitators = [{ url = "http://127.0.0.1:8546" }]\n'
+  const without = parseConfig(gateway)
+  expect(without).toMatchObject({ ok: true })
   const defaults = Object.entries(settings).filter(([, schema]) => schema.default !== undefined)
   expect(defaults.length).toBeGreaterThan(15)
   for (const [name, schema] of defaults) {
-    const given = parseConfig(`${name} = ${JSON.stringify(schema.default)}`)
+    const given = parseConfig(`${name} = ${JSON.stringify(schema.default)}${gateway}`)
     // A switch that is not told leaves its endpoint to decide, which is the same.
     if (name === 'reference_media') continue
     expect([name, given]).toEqual([name, without])

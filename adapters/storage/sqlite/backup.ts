@@ -72,7 +72,8 @@ export function restoreSqlite(file: string, path: string, aside?: string): Resto
   if (!hold) throw new Error(`Another Farebox is running on ${path}. Stop it first.`)
   const temporary = `${path}.incomplete-${process.pid}`
   try {
-    const isTaken = existsSync(path)
+    // A log without its database holds payments as well.
+    const isTaken = existsSync(path) || existsSync(`${path}-wal`)
     if (isTaken && aside === undefined)
       throw new Error(`There is a database at ${path}. With --force it is moved aside, and the backup takes its place.`)
     if (aside !== undefined && existsSync(aside)) throw new Error(`${aside} exists. Move it away first.`)
@@ -80,9 +81,9 @@ export function restoreSqlite(file: string, path: string, aside?: string): Resto
     copyFileSync(file, temporary, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
     syncToDisk(temporary)
     const contents = checkedContents(temporary)
-    if (isTaken && aside !== undefined) moveAside(path, aside)
-    // Recent writes of a database that is gone must not be read as those of this one.
-    for (const rest of ['-wal', '-shm']) rmSync(path + rest, { force: true })
+    if (isTaken && aside !== undefined) linkAside(path, aside)
+    // The index of a log that is gone must not be read with this database.
+    rmSync(`${path}-shm`, { force: true })
     renameSync(temporary, path)
     syncToDisk(dirname(resolve(path)))
     return { ...contents, before: isTaken ? aside : undefined }
@@ -135,32 +136,55 @@ function publish(temporary: string, file: string): void {
   } catch (error) {
     const { code } = error as { code?: string }
     if (code === 'EEXIST') throw new Error(`${file} exists. A backup is never overwritten: choose another name.`)
-    // A file system without hard links.
+    // A file system without hard links: the name is taken by an empty file first, so that the rename replaces no other.
+    closeSync(openSync(file, 'wx', 0o600))
     renameSync(temporary, file)
   }
   syncToDisk(dirname(resolve(file)))
 }
 
-/**
- * The writes that are only in the log first go into the file. A database that is too damaged for that keeps its log
- * beside it.
- */
-function moveAside(path: string, aside: string): void {
-  try {
-    withDatabase(path, (database) => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'))
-  } catch {
-    // The log goes with it, below.
-  }
-  if (existsSync(`${path}-wal`)) renameSync(`${path}-wal`, `${aside}-wal`)
+/** Gives a database that is about to be replaced a second name, which stays. */
+function linkAside(path: string, aside: string): void {
+  if (existsSync(path)) mergeLog(path)
+  if (existsSync(`${path}-wal`)) renameTo(`${path}-wal`, `${aside}-wal`)
+  if (!existsSync(path)) return
   try {
     // The old name stays until the backup takes it: a start after a crash must not find an empty place.
     linkSync(path, aside)
   } catch (error) {
     if ((error as { code?: string }).code === 'EEXIST') throw error
-    renameSync(path, aside)
+    renameTo(path, aside)
   }
 }
 
+/** Moves a database that no process uses, with its log, to another name. Throws when that name is taken. */
+export function moveAside(path: string, aside: string): void {
+  mergeLog(path)
+  if (existsSync(aside)) throw new Error(`${aside} exists. Move it away first.`)
+  if (existsSync(`${path}-wal`)) renameTo(`${path}-wal`, `${aside}-wal`)
+  rmSync(`${path}-shm`, { force: true })
+  renameTo(path, aside)
+}
+
+/**
+ * The writes that are only in the log go into the file. A database that is too damaged for that keeps its log beside
+ * it.
+ */
+function mergeLog(path: string): void {
+  try {
+    withDatabase(path, (database) => database.exec('PRAGMA wal_checkpoint(TRUNCATE)'))
+  } catch {
+    // The log goes where the database goes.
+  }
+}
+
+/** A rename that replaces nothing. */
+function renameTo(from: string, to: string): void {
+  if (existsSync(to)) throw new Error(`${to} exists. Move it away first.`)
+  renameSync(from, to)
+}
+
+/** For copies under a temporary name. */
 function removeDatabase(path: string): void {
   for (const rest of ['', '-wal', '-shm', '-journal']) rmSync(path + rest, { force: true })
 }

@@ -28,7 +28,7 @@ import { databases } from '../databases.ts'
 import { backupSqlite } from './backup.ts'
 import { openDriver, type SqliteDriver } from './driver.ts'
 import { flusherOf, hasWriteAheadLog } from './flusher.ts'
-import { createPrivately, holdAlone } from './hold.ts'
+import { createPrivately, formatFile, holdAlone } from './hold.ts'
 import { amountOf, ledgerReads } from './ledger_reads.ts'
 import { migrate, migrations } from './migrations.ts'
 import { settledCache } from './settled_cache.ts'
@@ -362,11 +362,7 @@ function openDatabase(path: string): SqliteDriver {
   const database = openDriver(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
-    // Both count for a new file only. A call changes pages all over the file, and each is written whole: 8 KB cost
-    // more, also where the ledger is long. Freed pages can be given back to the disk in small steps.
-    database.exec('PRAGMA page_size = 4096')
-    database.exec('PRAGMA auto_vacuum = INCREMENTAL')
-    database.exec('PRAGMA journal_mode = WAL')
+    formatFile(database)
     // NORMAL leaves the flush of a commit to `flusherOf`. Checkpoints are flushed by SQLite itself.
     database.exec(`PRAGMA synchronous = ${hasWriteAheadLog(database) ? 'NORMAL' : 'FULL'}`)
     database.exec('PRAGMA foreign_keys = ON')

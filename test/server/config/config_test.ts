@@ -20,8 +20,8 @@ describe('defaults', () => {
       host: '127.0.0.1',
       publicOrigin: undefined,
       contact: undefined,
-      database: { kind: 'sqlite', path: '.farebox/farebox.db' },
-      objects: { kind: 'file', dir: '.farebox/media' },
+      database: { kind: 'sqlite', path: '.farebox/devnet/farebox.db' },
+      objects: { kind: 'file', dir: '.farebox/devnet/media' },
       archive: undefined,
       operatorToken: undefined,
       maxBody: 1_048_576,
@@ -37,6 +37,8 @@ describe('defaults', () => {
       bareV1: false,
       logLevel: 'info',
       gateways: [],
+      devnetDir: '.farebox/devnet',
+      production: [],
       images: { rows: imageRows, servings: new Map() },
       chat: { rows: chatRows, servings: new Map() },
       videos: { rows: videoRows, servings: new Map(), byVendor: new Map() },
@@ -768,4 +770,43 @@ test('loopback is what only this machine can reach', () => {
   expect(
     ['0.0.0.0', '::', '10.0.0.1', 'localhost.example.com', '127.evil.example', '1127.0.0.1'].filter(isLoopback),
   ).toEqual([])
+})
+
+describe('what is set for a gateway that sells, and by no devnet', () => {
+  const ORIGIN = 'https://ai.example.com'
+  const found = (given: Environment, toml = '') => good(toml, given).production
+
+  test.each<[string, Environment]>([
+    ['PUBLIC_ORIGIN', { PUBLIC_ORIGIN: ORIGIN }],
+    ['OPERATOR_TOKEN', { OPERATOR_TOKEN: 'a-token-of-the-operator' }],
+    ['DATABASE_URL', { DATABASE_URL: 'sqlite:elsewhere.db' }],
+    ['OBJECT_STORE', { OBJECT_STORE: 's3://bucket' }],
+    ['ALERT_WEBHOOK_URL', { ALERT_WEBHOOK_URL: ORIGIN }],
+    ['POLL_KEYS', { POLL_KEYS: '00'.repeat(16) }],
+    ['RELAYER_KEY', { RELAYER_KEY: KEY }],
+    ['BASE_RELAYER_KEY', { BASE_RELAYER_KEY: KEY }],
+    ['SOLANA_FEE_PAYER', { SOLANA_FEE_PAYER: '[]' }],
+    ['TWILIO_AUTH_TOKEN', { TWILIO_AUTH_TOKEN: 'token' }],
+    ['BLAND_API_KEY', { BLAND_API_KEY: 'key' }],
+    ['CDP_API_KEY_SECRET', { CDP_API_KEY_SECRET: 'secret' }],
+  ])('is named: %s', (name, given) => {
+    expect(found(given)).toEqual([name])
+  })
+
+  test('is named as the file spells it', () => {
+    expect(found({}, `public_origin = "${ORIGIN}"\ntrusted_proxies = ["10.0.0.1"]`)).toEqual([
+      'public_origin',
+      'trusted_proxies',
+    ])
+  })
+
+  test('is not the key of a model vendor, or where to listen; and a gateway may have all of it', () => {
+    const allowed = { ANTHROPIC_API_KEY: 'k', OPENAI_API_KEY: 'k', EXA_API_KEY: 'k', PORT: '0', LOG_LEVEL: 'warn' }
+    expect(found(allowed)).toEqual([])
+    expect(found({ ...env, PUBLIC_ORIGIN: ORIGIN }, gateway)).toEqual([])
+  })
+})
+
+test('an empty FAREBOX_CONFIG is one that is not set', () => {
+  expect(readConfig({ FAREBOX_CONFIG: '' })).toEqual(readConfig({}))
 })

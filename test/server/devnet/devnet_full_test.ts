@@ -561,7 +561,7 @@ describe('startDevnet()', () => {
   test('refuses a file of keys that it cannot read, and says what to do', async () => {
     const dir = mkdtempSync(join(scratch, 'keys-'))
     writeFileSync(join(dir, 'devnet.json'), '{"relayerKey":"0x12"}')
-    await expect(startDevnet({ dir })).rejects.toThrow('delete it to get new ones')
+    await expect(startDevnet({ dir })).rejects.toThrow('move it away to get new ones')
   })
 })
 

@@ -56,7 +56,7 @@ if (import.meta.main && process.argv.includes('--write')) {
   const dir = await mkdtemp(join(tmpdir(), 'farebox-pictures-'))
   const browser = await openBrowser()
   const token = crypto.randomUUID()
-  const gateway = Bun.spawn([process.execPath, join(import.meta.dirname, '../../../server/main.ts')], {
+  const gateway = Bun.spawn([process.execPath, join(import.meta.dirname, '../../../server/main.ts'), 'devnet'], {
     cwd: dir,
     env: {
       PATH: process.env.PATH ?? '',
