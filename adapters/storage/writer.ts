@@ -1,4 +1,4 @@
-import { isBusy, type SqliteDriver } from './sqlite/driver.ts'
+import { isBusy, isDamaged, type SqliteDriver } from './sqlite/driver.ts'
 
 /** Maximum steps that share one commit: bounds how long a commit blocks the event loop. */
 const MAX_BATCH = 64
@@ -23,8 +23,8 @@ type Committed = { readonly queued: QueuedStep; readonly answer: unknown }
  * during the last flush, and resolves once it is on disk. A step may run more than once, so it must have no other
  * effects; one that throws fails alone.
  *
- * `flush` forces what has been committed onto the disk; absent where a commit does so itself. Once it fails, what the
- * disk holds is unknown, so every later step is rejected with that error.
+ * `flush` forces what has been committed onto the disk; absent where a commit does so itself. Once it fails, or SQLite
+ * finds the file damaged, what the disk holds is unknown, so every later step and read is rejected with that error.
  */
 export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () => Promise<void>) {
   const waiting: QueuedStep[] = []
@@ -44,8 +44,9 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () =
       const answers = await retryWhileBusy(() => transact(steps))
       return steps.map((queued, at) => ({ queued, answer: answers[at] }))
     } catch (error) {
-      if (steps.length === 1 || isBusy(error)) {
+      if (steps.length === 1 || isBusy(error) || isDamaged(error)) {
         for (const queued of steps) queued.reject(error)
+        if (isDamaged(error)) throw error
         return []
       }
       const alone: Committed[] = []
@@ -90,6 +91,10 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () =
     }
   }
 
+  function requireUnbroken(): void {
+    if (broken) throw broken.error
+  }
+
   async function drain(): Promise<void> {
     while (waiting.length > 0) await commitWaiting()
     draining = undefined
@@ -108,12 +113,18 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () =
      * take back. What is absent needs no wait.
      */
     async read<T>(step: () => T): Promise<T> {
-      const found = await retryWhileBusy(step)
+      requireUnbroken()
+      const found = await retryWhileBusy(step).catch((error: unknown) => {
+        if (isDamaged(error)) broken ??= { error }
+        throw error
+      })
       const isAbsent = found === undefined || (Array.isArray(found) && found.length === 0)
       if (!isAbsent) await unflushed?.promise
-      if (!isAbsent && broken) throw broken.error
+      if (!isAbsent) requireUnbroken()
       return found
     },
+    /** The error after which nothing is written or read any more; undefined while all is well. */
+    failure: (): unknown => broken?.error,
     /** Resolves when no step is waiting. */
     async settle(): Promise<void> {
       await draining

@@ -33,7 +33,7 @@ const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was ch
  * Seconds until a retry makes sense: a free key is looked for every few seconds, the balance of an empty one every
  * minute.
  */
-const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5', newer_schema: '5' } as const
+const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5', newer_schema: '5', storage: '60' } as const
 
 /** What offers are built from. */
 export type OffersContext = {

@@ -103,9 +103,12 @@ export type RefundOptions = {
 /**
  * `no_gas`: the accounts that pay for settlements are low. `no_key`: other replicas hold every key. `clock`: the clock
  * of this process is not trusted. `newer_schema`: a newer version has upgraded the database, and this one cannot use
- * it. `reason` is for the operator only.
+ * it. `storage`: the database file is damaged or cannot be flushed. `reason` is for the operator only.
  */
-export type Closed = { readonly code: 'no_gas' | 'no_key' | 'clock' | 'newer_schema'; readonly reason: string }
+export type Closed = {
+  readonly code: 'no_gas' | 'no_key' | 'clock' | 'newer_schema' | 'storage'
+  readonly reason: string
+}
 
 /** A wallet's signature over a text, which proves its identity without paying. */
 export type Proof = { readonly wallet: string; readonly message: string; readonly signature: string }

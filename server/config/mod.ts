@@ -39,6 +39,8 @@ export type Config = Services & {
     | { readonly kind: 'memory' }
     | { readonly kind: 'sqlite'; readonly path: string }
     | { readonly kind: 'postgres'; readonly url: string }
+  /** A SQLite file of at most this size is checked at the start. */
+  readonly databaseCheckBytes: number
   readonly objects:
     | { readonly kind: 'memory' }
     | { readonly kind: 'file'; readonly dir: string }
@@ -306,6 +308,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       publicOrigin: file.public_origin,
       contact: file.contact,
       database: databaseOf(database),
+      databaseCheckBytes: (file.database_check_mb ?? 500) * 1_000_000,
       objects: objectsOf(objects, env),
       archive: file.retention?.archive_days === undefined ? undefined : objectsOf(archive, env),
       operatorToken: file.operator_token,

@@ -165,6 +165,7 @@ export function findersOf(watched: Watched): readonly Finder[] {
 }
 
 const REASONS: Readonly<Record<string, string>> = {
+  storage: 'the database file of this process is damaged or cannot be flushed; the log and /readyz say why',
   no_gas: 'no account can pay for settlements',
   no_key: 'no relayer key is free; another replica holds it, or all are out of gas',
   verification_unavailable: 'the chain has not answered for 15 seconds',

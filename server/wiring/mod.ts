@@ -7,7 +7,7 @@ import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
 import { DatabaseError } from '../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { isDevnetLedger } from '../../adapters/storage/sqlite/devnet_ledger.ts'
-import { holdAlone, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { holdAlone, type SqliteStorage, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import type { PostgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
@@ -18,6 +18,7 @@ import {
   catalog,
   type Chain,
   type Clock,
+  type Closed,
   endpoints,
   type Gateway,
   gateway,
@@ -112,7 +113,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     : undefined
   const database = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
   undo.push(() => database.close())
-  const { now: askTime, refusal } = database
+  const { now: askTime, refusal, failure } = database
   const shared =
     askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.leaseMs })))
   const clock = shared ?? systemClock
@@ -183,7 +184,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
       continue
     }
     const opened = await chainOf(row)
-    const sound = shared ? timely(opened, { trouble: shared.trouble, refusal }) : opened
+    const sound = shared || failure ? timely(opened, { trouble: shared?.trouble, refusal, failure }) : opened
     const chain = telemetry?.chain(sound, row.name) ?? sound
     const offered = affordable(vendors, row, { isDevnet })
     if (vendors.phone && !offered.phone)
@@ -409,36 +410,51 @@ async function databaseClock(
   return clock
 }
 
-type Trouble = Pick<SharedClock, 'trouble'> & { readonly refusal?: (() => string | undefined) | undefined }
+type Reason = () => string | undefined
+type Troubles = {
+  /** Why the clock cannot be trusted. */
+  readonly trouble?: Reason | undefined
+  /** Why the database is of a version that this one cannot use. */
+  readonly refusal?: Reason | undefined
+  /** Why the file of the database can be used no more. */
+  readonly failure?: Reason | undefined
+}
 
 /**
- * The same chain, which sells nothing while the clock cannot be trusted, or once the database is of a version that this
- * one cannot use. Earlier sales are settled all the same where they can be.
+ * The same chain, which sells nothing while the clock cannot be trusted, or once the database cannot be used. Earlier
+ * sales are settled all the same where they can be.
  */
-export function timely(chain: Chain, { trouble, refusal = () => undefined }: Trouble): Chain {
+export function timely(chain: Chain, { trouble, refusal, failure }: Troubles): Chain {
+  const causes = [
+    ['storage', failure],
+    ['newer_schema', refusal],
+    ['clock', trouble],
+  ] as const
+  function closed(): Closed | undefined {
+    for (const [code, find] of causes) {
+      const reason = find?.()
+      if (reason !== undefined) return { code, reason }
+    }
+    return undefined
+  }
   return {
     ...chain,
-    terms: (now) => (trouble() === undefined && refusal() === undefined ? chain.terms(now) : []),
-    closed(now) {
-      const newer = refusal()
-      if (newer !== undefined) return { code: 'newer_schema', reason: newer }
-      const reason = trouble()
-      return reason === undefined ? chain.closed?.(now) : { code: 'clock', reason }
-    },
+    terms: (now) => (closed() === undefined ? chain.terms(now) : []),
+    closed: (now) => closed() ?? chain.closed?.(now),
   }
 }
 
 /** A remote database must answer before anything is sold. The ledger of a devnet serves no gateway that sells. */
 async function openStorage(
-  { database }: Config,
+  { database, databaseCheckBytes }: Config,
   isDevnet: boolean,
-): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'>>> {
+): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'> & Pick<SqliteStorage, 'failure'>>> {
   if (database.kind === 'memory') return memoryStorage()
   if (database.kind === 'sqlite' && !isDevnet && isDevnetLedger(database.path))
     throw new StartError(
       `DATABASE_URL: ${database.path} is the ledger of a devnet, whose wallets paid with test money. Name another file.`,
     )
-  if (database.kind === 'sqlite') return sqliteStorage(database.path)
+  if (database.kind === 'sqlite') return sqliteStorage(database.path, { checkUpTo: databaseCheckBytes })
   const { postgresStorage } = await import('../../adapters/storage/postgres/mod.ts')
   const storage = postgresStorage(database.url)
   await storage.ready().catch(async (error: Error) => {

@@ -1,7 +1,7 @@
 /** A ledger is never deleted: commands of ours in the folder of a gateway that sells, as real processes. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { Database } from 'bun:sqlite'
-import { readdirSync, renameSync, writeFileSync } from 'node:fs'
+import { closeSync, openSync, readdirSync, renameSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { privateKeyToAccount } from 'viem/accounts'
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
@@ -44,6 +44,12 @@ async function soldFolder(
   for (let sold = 0; sold < calls; sold++) expect(await buy(await gateway.url)).toBe(200)
   await end(gateway)
   return { dir, keys }
+}
+
+/** The status of a purchase, or of its refusal before a price. */
+async function tryToBuy(url: string): Promise<number> {
+  const quote = await fetch(url + GENERATIONS, { ...ORDER, body: JSON.stringify(MODEL) })
+  return quote.status === 402 ? await buy(url) : quote.status
 }
 
 async function buy(url: string): Promise<number> {
@@ -119,6 +125,39 @@ describe('the ledger of a gateway that sells', () => {
     expect(settledIn(ledgerIn(dir))).toBe(5)
   }, 120_000)
 })
+
+/** Overwrites the first page of a table. */
+function damage(path: string, table: string): void {
+  const database = new Database(path)
+  database.run('PRAGMA wal_checkpoint(TRUNCATE)')
+  const { rootpage } = database.query('SELECT rootpage FROM sqlite_schema WHERE name = ?').get(table) as {
+    rootpage: number
+  }
+  database.close()
+  const file = openSync(path, 'r+')
+  writeSync(file, Buffer.alloc(4_096, 0xa5), 0, 4_096, (rootpage - 1) * 4_096)
+  closeSync(file)
+}
+
+test('a damaged ledger is not opened; one above the size that is checked sells nothing, and /readyz says why (contract 21.15)', async () => {
+  const { dir, keys } = await soldFolder(5)
+  damage(ledgerIn(dir), 'authorizations')
+  const refused = await processes.start(dir, { ...DEFAULTS, ...keys }, ['start']).exited
+  expect(refused.err).toContain('farebox restore')
+  expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('farebox.db is damaged') })
+
+  const token = 'a-token-of-the-operator'
+  const env = { ...DEFAULTS, ...keys, DATABASE_CHECK_MB: '0', OPERATOR_TOKEN: token }
+  const gateway = processes.start(dir, env, ['start'])
+  const url = await gateway.url
+  const statuses: number[] = []
+  for (let tried = 0; tried < 20; tried++) statuses.push(await tryToBuy(url))
+  expect(statuses.filter((status) => status === 200)).toEqual([])
+  const ready = await fetch(`${url}/readyz`, { headers: { authorization: `Bearer ${token}` } })
+  expect([ready.status, await ready.text()]).toEqual([503, expect.stringContaining('farebox.db is damaged')])
+  gateway.kill('SIGKILL')
+  await gateway.exited
+}, 120_000)
 
 describe('the ledger of a devnet', () => {
   test('is in one folder with all else, and no gateway that sells opens it', async () => {

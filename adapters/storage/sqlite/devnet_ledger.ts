@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs'
 import type { Receipt } from '../../../core/mod.ts'
 import { openDriver, type SqliteDriver } from './driver.ts'
 import { createPrivately, formatFile } from './hold.ts'
+import { wordsOf } from './soundness.ts'
 
 /** In the header of the file, where backups keep it: `FBdv`. SQLite itself writes 0. */
 const MARK = 0x46_42_64_76
@@ -64,11 +65,14 @@ export function ledgerOrigin(path: string): LedgerOrigin | undefined {
 }
 
 function withDriver<T>(path: string, step: (database: SqliteDriver) => T): T {
-  const database = openDriver(path)
+  let database: SqliteDriver | undefined
   try {
+    database = openDriver(path)
     return step(database)
+  } catch (error) {
+    throw new Error(wordsOf(error, path), { cause: error })
   } finally {
-    database.close()
+    database?.close()
   }
 }
 

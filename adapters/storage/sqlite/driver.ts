@@ -76,6 +76,20 @@ export function isBusy(error: unknown): boolean {
 
 const BUSY = 5
 
+/** Whether the file is damaged, or no database at all. */
+export function isDamaged(error: unknown): boolean {
+  if (typeof error !== 'object' || error === null) return false
+  const { code, errcode, message } = error as { code?: unknown; errcode?: unknown; message?: unknown }
+  if (/^SQLITE_(?:CORRUPT|NOTADB)/.test(String(code))) return true
+  if (code !== 'ERR_SQLITE_ERROR') return false
+  return errcode === undefined
+    ? /disk image is malformed|file is not a database/.test(String(message))
+    : [CORRUPT, NOT_A_DATABASE].includes(Number(errcode) & 0xff)
+}
+
+const CORRUPT = 11
+const NOT_A_DATABASE = 26
+
 export function overBun(database: BunDatabase): SqliteDriver {
   return {
     filename: database.filename,

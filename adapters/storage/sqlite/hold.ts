@@ -2,6 +2,7 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { isBusy, openDriver, type SqliteDriver } from './driver.ts'
+import { wordsOf } from './soundness.ts'
 
 /** The locks in force. Referenced here so that none is garbage-collected while it is in force. */
 const locks = new Set<SqliteDriver>()
@@ -12,8 +13,7 @@ const locks = new Set<SqliteDriver>()
  * releases the lock.
  */
 export function holdAlone(path: string): { release(): void } | undefined {
-  createPrivately(`${path}.lock`)
-  const lock = openDriver(`${path}.lock`)
+  const lock = openLock(path)
   try {
     lock.exec('PRAGMA busy_timeout = 0')
     lock.exec('BEGIN EXCLUSIVE')
@@ -27,6 +27,15 @@ export function holdAlone(path: string): { release(): void } | undefined {
     release() {
       if (locks.delete(lock)) lock.close()
     },
+  }
+}
+
+function openLock(path: string): SqliteDriver {
+  try {
+    createPrivately(`${path}.lock`)
+    return openDriver(`${path}.lock`)
+  } catch (error) {
+    throw new Error(wordsOf(error, path), { cause: error })
   }
 }
 

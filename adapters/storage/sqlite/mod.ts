@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import {
   type ClaimAnswer,
   type OpenAnswer,
@@ -35,6 +35,7 @@ import { settledCache } from './settled_cache.ts'
 import { drizzleOver } from './session.ts'
 import { COUNT_ARCHIVED, patchStatement, statements } from './statements.ts'
 import { weightOf, writer } from '../writer.ts'
+import { requireSound, requireWritable, wordsOf } from './soundness.ts'
 
 /**
  * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
@@ -56,20 +57,33 @@ type PruneCursor = { readonly expiresAt: number; readonly id: string }
 
 export { holdAlone }
 
+export type SqliteOptions = {
+  /** A file of at most so many bytes is checked when it is opened. Default: none is. */
+  readonly checkUpTo?: number
+}
+
+export type SqliteStorage = Storage & {
+  /**
+   * Why nothing is written or read any more: a flush failed, or the file is damaged; undefined while all is well. Every
+   * verb rejects then.
+   */
+  failure(): string | undefined
+}
+
 /**
  * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
  * arrive together share a commit and one flush to disk, which a thread does meanwhile; each is answered after it.
  * Throws when the file is no database, or one of a newer version. A driver is used as it is, for runtimes whose
  * databases are no files.
  */
-export function sqliteStorage(where: string | SqliteDriver): Storage {
-  const database = typeof where === 'string' ? openDatabase(where) : migrated(where)
+export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptions = {}): SqliteStorage {
+  const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where)
   const db = drizzleOver(database)
   const ask = statements(db)
   const countArchived = database.prepare(COUNT_ARCHIVED)
   const patches = new Map<string, ReturnType<typeof patchStatement>>()
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
-  const { write, read, settle } = writer(database, flusher?.flush)
+  const { write, read, settle, failure } = writer(database, flusher?.flush)
 
   function patchCall(id: string, patch: RowPatch): void {
     const fields = Object.keys(patch) as (keyof RowPatch)[]
@@ -159,6 +173,11 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
   return {
     ...databases.sqlite,
     ...ledgerReads({ database, ask }, read),
+
+    failure() {
+      const error = failure()
+      return error === undefined ? undefined : wordsOf(error, database.filename)
+    },
 
     openCall(...given) {
       const [call, authorization, at] = copied(given)
@@ -357,11 +376,22 @@ export function sqliteStorage(where: string | SqliteDriver): Storage {
 
 // ── the file ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function openDatabase(path: string): SqliteDriver {
-  if (path !== ':memory:') createPrivately(path)
+function openDatabase(path: string, { checkUpTo = 0 }: SqliteOptions): SqliteDriver {
+  if (path === ':memory:') return prepared(path)
+  try {
+    createPrivately(path)
+    requireWritable(path)
+    return prepared(path, statSync(path).size <= checkUpTo)
+  } catch (error) {
+    throw new Error(wordsOf(error, path), { cause: error })
+  }
+}
+
+function prepared(path: string, isChecked = false): SqliteDriver {
   const database = openDriver(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
+    if (isChecked) requireSound(database)
     formatFile(database)
     // NORMAL leaves the flush of a commit to `flusherOf`. Checkpoints are flushed by SQLite itself.
     database.exec(`PRAGMA synchronous = ${hasWriteAheadLog(database) ? 'NORMAL' : 'FULL'}`)

@@ -141,12 +141,13 @@ const chain = free({
         Type.Literal('no_key'),
         Type.Literal('clock'),
         Type.Literal('newer_schema'),
+        Type.Literal('storage'),
         Type.Literal('verification_unavailable'),
         Type.Null(),
       ],
       {
         description:
-          "Why nothing is sold: no_gas, the accounts that pay for settlements are low; no_key, other replicas hold every key; clock, the clock of this process is not the database's; newer_schema, a newer version has upgraded the database and this replica has to be updated; verification_unavailable, the chain has not answered for 15 seconds or more.",
+          "Why nothing is sold: no_gas, the accounts that pay for settlements are low; no_key, other replicas hold every key; clock, the clock of this process is not the database's; newer_schema, a newer version has upgraded the database and this replica has to be updated; storage, the database file of this process is damaged or cannot be flushed; verification_unavailable, the chain has not answered for 15 seconds or more.",
       },
     ),
     detail: Type.Optional(Type.String({ description: "A description of the reason. Only with the operator's token." })),

@@ -1,8 +1,8 @@
 import { Database } from 'bun:sqlite'
-import { expect, spyOn, test } from 'bun:test'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { describe, expect, spyOn, test } from 'bun:test'
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { SQL, getTableColumns, getTableName, is } from 'drizzle-orm'
 import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
 import { copied } from '../../../adapters/storage/copied.ts'
@@ -11,6 +11,7 @@ import { overBun } from '../../../adapters/storage/sqlite/driver.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
 import * as schema from '../../../adapters/storage/sqlite/schema.ts'
 import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { wordsOf } from '../../../adapters/storage/sqlite/soundness.ts'
 import { weightOf, writer } from '../../../adapters/storage/writer.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
@@ -235,7 +236,95 @@ test('sqlite storage: after a flush that failed nothing is written or said to be
   await expect(write(() => steps.push(1))).rejects.toThrow('EIO')
   await expect(write(() => steps.push(2))).rejects.toThrow('EIO')
   await expect(read(() => 'row')).rejects.toThrow('EIO')
-  expect([steps, await read(() => undefined)]).toEqual([[1], undefined])
+  // What is absent too: /readyz asks for a row that is not there.
+  await expect(read(() => undefined)).rejects.toThrow('EIO')
+  expect(steps).toEqual([1])
+})
+
+describe('sqlite storage: a damaged file', () => {
+  const open = async (storage: Storage, id: string) =>
+    (await storage.openCall(newCall(id), signed(`key of ${id}`), { now: T, until: T + 60_000 })).kind
+
+  /** A database of a thousand calls, with every page after the first few overwritten. */
+  async function damaged() {
+    const { path, remove } = temporaryPath()
+    const storage = sqliteStorage(path)
+    await Promise.all(Array.from({ length: 1_000 }, (_, index) => open(storage, `call ${index}`)))
+    await storage.close()
+    const bytes = readFileSync(path)
+    writeFileSync(path, Buffer.concat([bytes.subarray(0, 40 * 4_096), Buffer.alloc(bytes.length - 40 * 4_096, 0xa5)]))
+    return { path, remove }
+  }
+
+  test('is not opened where it is checked: up to the size that was given', async () => {
+    const { path, remove } = await damaged()
+    const { size } = statSync(path)
+    expect(() => sqliteStorage(path, { checkUpTo: size })).toThrow(/is damaged [^]*farebox restore FILE --force/)
+    await sqliteStorage(path, { checkUpTo: size - 1 }).close()
+    remove()
+  })
+
+  test('ends all writes and reads at the first error that SQLite has for it', async () => {
+    const { path, remove } = await damaged()
+    const storage = sqliteStorage(path)
+    expect(storage.failure()).toBeUndefined()
+    const opened: string[] = []
+    for (let index = 0; index < 50; index++)
+      await open(storage, `new ${index}`).then(
+        (kind) => void opened.push(kind),
+        (error: Error) => expect(error.message).toContain('malformed'),
+      )
+    expect(storage.failure()).toContain(`${path} is damaged`)
+    const before = opened.length
+    await expect(open(storage, 'after')).rejects.toThrow('malformed')
+    await expect(storage.getCall('readyz')).rejects.toThrow('malformed')
+    expect(before).toBeLessThan(2)
+    await storage.close().catch(() => {})
+    remove()
+  })
+
+  test('is named when it is no database at all', () => {
+    const { path, remove } = temporaryPath()
+    writeFileSync(path, 'not a database, but longer than the header of one'.repeat(100))
+    expect(() => sqliteStorage(path)).toThrow(`${path} is damaged`)
+    remove()
+  })
+})
+
+test.each([
+  ['EACCES', 'cannot be written'],
+  ['EROFS', 'cannot be written'],
+  ['SQLITE_READONLY_DIRECTORY', 'cannot be written'],
+  ['SQLITE_CANTOPEN', 'cannot be written'],
+  ['ENOSPC', 'is full'],
+  ['SQLITE_FULL', 'is full'],
+  ['SQLITE_IOERR_WRITE', 'fails'],
+  ['SQLITE_CORRUPT_INDEX', 'is damaged'],
+])('sqlite storage: %s is told in words: %s', (code, words) => {
+  const told = wordsOf(Object.assign(new Error('as the system says'), { code }), '/data/farebox.db')
+  expect(told).toContain('/data/farebox.db')
+  expect(told).toContain(words)
+  expect(told).toContain(`(${code}: as the system says)`)
+})
+
+test('sqlite storage: a file or a folder that this user cannot write is refused in words before anything is opened', async () => {
+  const { path, remove } = temporaryPath()
+  await sqliteStorage(path).close()
+  const folder = dirname(path)
+  // Root may write everything.
+  const user = process.geteuid?.() ?? 1
+  const { mode } = statSync(folder)
+  if (user === 0) chmodSync(folder, 0o755)
+  if (user === 0) process.seteuid?.(65_534)
+  else [path, folder].forEach((each) => chmodSync(each, 0o500))
+  try {
+    expect(() => sqliteStorage(path)).toThrow(/cannot be written \(.*Give the user that runs Farebox write access/)
+    expect(() => holdAlone(path)).toThrow('cannot be written')
+  } finally {
+    if (user === 0) process.seteuid?.(0)
+    chmodSync(folder, mode)
+    remove()
+  }
 })
 
 test('sqlite storage: what a wallet has settled counts against a balance read before it, whoever recorded it', async () => {

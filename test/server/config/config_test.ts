@@ -21,6 +21,7 @@ describe('defaults', () => {
       publicOrigin: undefined,
       contact: undefined,
       database: { kind: 'sqlite', path: '.farebox/devnet/farebox.db' },
+      databaseCheckBytes: 500_000_000,
       objects: { kind: 'file', dir: '.farebox/devnet/media' },
       archive: undefined,
       operatorToken: undefined,
