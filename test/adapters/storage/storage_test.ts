@@ -301,10 +301,10 @@ test.each([
   ['SQLITE_IOERR_WRITE', 'fails'],
   ['SQLITE_CORRUPT_INDEX', 'is damaged'],
 ])('sqlite storage: %s is told in words: %s', (code, words) => {
-  const told = wordsOf(Object.assign(new Error('as the system says'), { code }), '/data/farebox.db')
-  expect(told).toContain('/data/farebox.db')
-  expect(told).toContain(words)
-  expect(told).toContain(`(${code}: as the system says)`)
+  const message = wordsOf(Object.assign(new Error('as the system says'), { code }), '/data/farebox.db')
+  expect(message).toContain('/data/farebox.db')
+  expect(message).toContain(words)
+  expect(message).toContain(`(${code}: as the system says)`)
 })
 
 test('sqlite storage: a file or a folder that this user cannot write is refused in words before anything is opened', async () => {
