@@ -31,13 +31,13 @@ import { sharedBy } from './lib/per_process.ts'
 import { activeCalls, sharedState } from './payment/active_calls.ts'
 import { prepaidCalls } from './payment/prepaid_calls.ts'
 import type { Controls } from './payment/control/controls.ts'
+import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from './payment/unpaid/new_wallets.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
 import { didDocument, type OfferSigner } from './x402/offer_receipt.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { storageProbe } from './ports/storage_probe.ts'
 import { mirrors } from './call/media_mirror.ts'
-import { dollars, roundUp } from './x402/money.ts'
 import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { isSameSecret, newId } from './lib/ids.ts'
@@ -99,11 +99,10 @@ export type Setup = {
   readonly unpaidCharacters?: number
   /** Whether web pages of this `Origin` may use free models; by default all may. */
   readonly freeToOrigin?: (origin: string) => boolean
-  /**
-   * Limits for wallets that have never paid, on calls that are served before settlement, such as chat: by default 2
-   * open calls, worth 0.05 USDC in total. The first is allowed whatever it costs.
-   */
+  /** Limits of one wallet that has not paid, on calls like chat: 2 open ones of 0.05 USDC; the first at any price. */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
+  /** What they may have open or unpaid together: by default 4 USDC at the gateway, 1.5 from one address. */
+  readonly newWallets?: Partial<NewWalletsLimit>
   /** Wallet allowlists of restricted products: `generate_content`, `background`. */
   readonly allowlists?: Readonly<Record<string, readonly string[]>>
   /** Features that the operator has switched off for a while. */
@@ -132,8 +131,6 @@ const UNPAID_CHARACTERS = 10_000_000
 
 const NONE = { all: [], get: () => undefined }
 const NO_ROWS: Catalog = { images: NONE, chat: NONE, video: NONE, audio: NONE, declared: new Map() }
-
-const NEW_WALLET = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /**
  * Builds a gateway that can sell. Checks the setup, that storage answers, and that the chain is what the configuration
@@ -273,10 +270,11 @@ export function customGateway(setup: CustomSetup): Gateway {
       },
     }),
     newWallet: {
-      ...NEW_WALLET,
+      ...NEW_WALLET_LIMIT,
       ...setup.newWallet,
       endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
     },
+    newWallets: { ...newWalletsLimit(), ...setup.newWallets },
     ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
     ...(setup.controls && { controls: setup.controls }),
     ...(signing && { signing }),

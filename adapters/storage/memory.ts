@@ -1,4 +1,4 @@
-import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
+import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
@@ -199,7 +199,7 @@ export function memoryStorage(): Storage {
       const seen = {
         bound: boundTo(authorization.key),
         exposedCalls: at.cap ? exposedCalls(payer, asset) : [],
-        settled: at.cap?.newWallet && settledBy(payer, asset),
+        settled: needsSettled(at.cap) ? settledBy(payer, asset) : undefined,
       }
       const { answer, writes } = decideOpen({ call, authorization }, seen, at)
       if (answer.kind === 'opened' && rows.has(call.id)) throw new Error(`call ${call.id} exists`)

@@ -6,6 +6,7 @@ import type { Allowlist, Price, Sold } from '../endpoint/mod.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'
 import { isOver } from '../endpoint/records.ts'
 import * as replies from '../endpoint/replies.ts'
+import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
@@ -18,9 +19,18 @@ import { type Offers, balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../payment/proofs.ts'
 import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
 import { abandon, fail, failIfOverdue } from '../payment/settle.ts'
+import {
+  countUnproven,
+  notePaid,
+  unprovenPrice,
+  fullText,
+  isKnownFull,
+  MAX_RETRY_S,
+  worthOf,
+} from '../payment/unpaid/new_wallets.ts'
 import { blockOf, uncollectedJobOf } from '../payment/unpaid/unpaid_calls.ts'
 import { silent } from '../ports/meter.ts'
-import type { Authorization, Call, Corrected, PaymentCode, Verdict } from '../ports/mod.ts'
+import type { Authorization, Call, Corrected, Opened, PaymentCode, Verdict } from '../ports/mod.ts'
 import { isCumulative, withCorrected } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
@@ -72,6 +82,7 @@ type Refused = {
   /** A corrected offer, in place of this one. */
   readonly corrected?: Corrected
   readonly offer?: Offer
+  readonly retryAfterSeconds?: number
 }
 type Unavailable = { readonly kind: 'unavailable'; readonly reason: string }
 type OpenedPayment = Extract<Accepted, { kind: 'opened' }>
@@ -92,8 +103,10 @@ export function paymentAcceptance(
     recovery,
   }: { offering: Offers } & Pick<Challenges, 'demand'> & Pick<Polls, 'collect' | 'recovery'>,
 ): AcceptPayment {
-  const { ports, timeouts, newWallet } = gatewayContext
-  const { storage, clock, meter = silent } = ports
+  const { ports, timeouts, newWallet, newWallets: limit, pollUrls } = gatewayContext
+  const { storage, clock, log, meter = silent } = ports
+  const hashOf = (address: string) => pollUrls.secretName(address, '')
+  const unproven = { storage, log, gateway: gatewayContext.name, limit, hashOf }
 
   return async function acceptPayment(order) {
     const signed = await identify(order)
@@ -243,7 +256,7 @@ export function paymentAcceptance(
 
   /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
-    const { endpoint, input, price, payer, otherAddress, asset, verdict } = verified
+    const { endpoint, input, price, payer, otherAddress, offer, verdict } = verified
     gatewayContext.controls?.requireOpen()
     if (endpoint.delivery !== 'stream')
       endpoint.admit?.(input, { catalog: gatewayContext.catalog, vendors: ports.vendors })
@@ -254,8 +267,8 @@ export function paymentAcceptance(
     // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)
-      ? await blockedFor({ payer, asset })
-      : await waitingFor({ payer, asset }, { next: price.amount, holds: verdict.balance ?? 0n })
+      ? await blockedFor({ payer, offer })
+      : await waitingFor({ payer, offer }, { next: price.amount, holds: verdict.balance ?? 0n })
   }
 
   /**
@@ -272,14 +285,12 @@ export function paymentAcceptance(
   }
 
   /** Refuses a wallet that has an unpaid or an uncollected result. */
-  async function blockedFor(wallet: Pick<Signed, 'payer' | 'asset'>): Promise<Refused | undefined> {
+  async function blockedFor(wallet: Pick<Signed, 'payer' | 'offer'>): Promise<Refused | undefined> {
     const now = clock.now()
     const since = now - timeouts.unpaidBlockMs
     const block = await blockOf(storage, wallet, { now, since, newWorth: newWallet.worth })
     if (block?.kind === 'abandoned')
-      return unfunded(abandonedText(block, clock.now()), {
-        retryAfterSeconds: Math.ceil((block.until - clock.now()) / 1000),
-      })
+      return later(abandonedText(block, clock.now()), Math.ceil((block.until - clock.now()) / 1000))
     return (
       block &&
       unfunded(
@@ -291,7 +302,7 @@ export function paymentAcceptance(
 
   /** Refuses a wallet with more uncollected jobs than it can pay for. */
   async function waitingFor(
-    wallet: Pick<Signed, 'payer' | 'asset'>,
+    wallet: Pick<Signed, 'payer' | 'offer'>,
     { next, holds }: { next: bigint; holds: bigint },
   ): Promise<Refused | undefined> {
     const waiting = await uncollectedJobOf(storage, wallet, { now: clock.now(), next, holds })
@@ -352,7 +363,7 @@ export function paymentAcceptance(
       workerId: gatewayContext.workerId,
       expiresAt: now + endpoint.retention.unclaimedMs,
     }
-    const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified) }
+    const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified, now) }
     // The id of an order with an identifier may be taken, which storage has to see.
     const isInMemory = verified.verdict.isPrepaid && isAnsweredAtOnce(verified) && !tag
     const prepaid = isInMemory ? gatewayContext.prepaid : undefined
@@ -364,24 +375,36 @@ export function paymentAcceptance(
       return await abandon(storage, { id }, { error, now: clock.now() })
     })
     if (opening.kind === 'replayed') return opening
-    if (opening.kind === 'over') return unfunded(overText(opening, newWallet))
-    const moved = await movedSince(verified, opening.call).catch((error) =>
+    if (opening.kind === 'over')
+      return opening.why === 'new_wallets'
+        ? later(fullText({ retryAfterSeconds: MAX_RETRY_S }, verified.offers), MAX_RETRY_S)
+        : unfunded(overText(opening, newWallet))
+    const stopped = await stoppedAtOpening(verified, { authorization, opening }).catch((error) =>
       abandon(storage, opening.call, { error, now: clock.now() }),
     )
-    if (moved) return moved
+    if (stopped) return stopped
     const settlesEarly = opening.atLimit === true
-    return {
-      kind: 'opened',
-      opened: {
-        endpoint,
-        input,
-        call: opening.call,
-        authorization,
-        requestContext,
-        margin: price.margin,
-        settlesEarly,
-      },
-    }
+    const working = { endpoint, input, authorization, requestContext, margin: price.margin, settlesEarly }
+    return { kind: 'opened', opened: { ...working, call: opening.call } }
+  }
+
+  /** Why an open call does not begin; it has failed then. */
+  async function stoppedAtOpening(
+    verified: Verified,
+    { authorization, opening }: { authorization: Authorization; opening: Extract<Opened, { kind: 'opened' }> },
+  ): Promise<Refused | undefined> {
+    const moved = await movedSince(verified, opening.call)
+    if (moved) return moved
+    if (!opening.isNew) return void notePaid(storage, verified, verified.price.amount)
+    const { endpoint, input, price, requestContext, offers } = verified
+    const now = clock.now()
+    const worst = endpoint.delivery === 'stream' ? endpoint.worstCost?.(input) : undefined
+    const caller = addressKey(requestContext.ip)
+    const order = { call: opening.call, authorization, worth: worthOf(price.amount, worst), caller }
+    const full = await countUnproven(unproven, order, now)
+    if (!full) return undefined
+    await fail(storage, opening.call, 'New wallets have too much unpaid at the moment. Nothing was charged.', now)
+    return later(fullText(full, offers), full.retryAfterSeconds)
   }
 
   /** The opened call, once its deposit is on chain where it has one. */
@@ -423,26 +446,31 @@ export function paymentAcceptance(
 
   /**
    * The exposure cap of this payer; a call that moves no money needs none. A new wallet has a lower cap where answers
-   * are served before settlement.
+   * are served before settlement, and all of them have one together, unless the money is in a channel.
    */
-  function capFor(verified: Verified): { readonly cap?: ReturnType<typeof capOf> } {
-    const { price, verdict } = verified
+  function capFor(verified: Verified, now: number): { readonly cap?: ReturnType<typeof capOf> } {
+    const { price, verdict, requestContext } = verified
     if (price.amount === 0n) return {}
-    return { cap: capOf(verdict, isAnsweredAtOnce(verified) ? newWallet : undefined) }
+    const isAtOnce = isAnsweredAtOnce(verified)
+    const isFull = isKnownFull(unproven, addressKey(requestContext.ip), now)
+    const newWallets = { paid: unprovenPrice(storage, verified, price.amount), isFull }
+    return { cap: capOf(verdict, { ...(isAtOnce && { newWallet }), ...(!isSecured(verified) && { newWallets }) }) }
   }
 
   // ── replies when no call is opened
   // ───────────────────────────────────────────────────────────────────────────────────
 
   function reject({ endpoint, requestContext, offers, price }: PricedOrder, refused: Refused): Reply {
-    const { code, reason, more, corrected, offer } = refused
+    const { code, reason, more, corrected, offer, retryAfterSeconds } = refused
     meter.judged(code)
-    return demand(endpoint, requestContext, {
+    const reply = demand(endpoint, requestContext, {
       offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
       price,
       why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
       ...(corrected && { error: corrected.error }),
     })
+    if (retryAfterSeconds === undefined) return reply
+    return { ...reply, headers: { ...reply.headers, 'retry-after': String(retryAfterSeconds) } }
   }
 
   /** Refuses, unless a concurrent request with the same payment identifier has opened a call in the meantime. */
@@ -468,6 +496,9 @@ export function paymentAcceptance(
 const isAnsweredAtOnce = ({ endpoint, input }: Pick<Verified, 'endpoint' | 'input'>): boolean =>
   endpoint.delivery === 'stream' && endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
 
+/** Whether the money is in a channel, whose deposit is on chain before the work begins. */
+const isSecured = ({ verdict }: Verified): boolean => verdict.isPrepaid === true || verdict.isSecured === true
+
 /** How long a request waits for the one before it on the same channel, in milliseconds. */
 const MAX_HOLD_MS = 3_000
 
@@ -485,6 +516,11 @@ const unfunded = (reason: string, more: replies.Body = {}): Refused => ({
   code: 'PAYMENT_UNFUNDED',
   reason,
   more,
+})
+
+const later = (reason: string, retryAfterSeconds: number): Refused => ({
+  ...unfunded(reason, { retryAfterSeconds }),
+  retryAfterSeconds,
 })
 
 function notAdmitted(payer: string): ApiError {

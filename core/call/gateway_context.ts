@@ -7,6 +7,7 @@ import type { Limits, Window } from '../http/rate_limit.ts'
 import type { ActiveCalls } from '../payment/active_calls.ts'
 import type { PrepaidCalls } from '../payment/prepaid_calls.ts'
 import type { Controls } from '../payment/control/controls.ts'
+import type { NewWalletsLimit } from '../payment/unpaid/new_wallets.ts'
 import type { SignIns } from '../x402/sign_in.ts'
 import type { Mirror } from './media_mirror.ts'
 import type { Authorization, Call, NewWalletLimit, Ports } from '../ports/mod.ts'
@@ -55,6 +56,8 @@ export type GatewayContext = {
   readonly mirror: Mirror
   /** Limits for wallets that have never paid, on calls that are served before settlement (contract 1.47). */
   readonly newWallet: NewWalletLimit
+  /** Limits for all wallets that have not paid yet, together (contract 1.95). */
+  readonly newWallets: NewWalletsLimit
   /** The operator's limits, lists, margins and maintenance switch. Absent: none are in force. */
   readonly controls?: Controls
   /** Signs offers and receipts. Absent: they are not signed. */

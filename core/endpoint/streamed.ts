@@ -63,6 +63,11 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   sample(offering: Offering): Readonly<Record<string, Json>>
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
+  /**
+   * What an answer may cost the operator at most, at list price: a quote counts only a share of the longest answer.
+   * Absent where the quote covers it.
+   */
+  worstCost?(input: Input): Usdc
   answer(order: StreamedOrder<Input>): Promise<Answer>
   /**
    * What an answer costs by what was used, at list price, for buyers whose scheme charges by use. Undefined where only

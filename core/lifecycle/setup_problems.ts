@@ -56,6 +56,7 @@ const OPTIONS = new Set([
   'unpaidCharacters',
   'freeToOrigin',
   'newWallet',
+  'newWallets',
   'allowlists',
   'featureFlags',
   'pollKeys',

@@ -61,7 +61,11 @@ export type Settled = Usdc | (() => Usdc) | undefined
 
 export type Judged =
   | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
-  | { readonly kind: 'within'; readonly atLimit: boolean }
+  | { readonly kind: 'within'; readonly atLimit: boolean; readonly isNew: boolean }
+
+/** Whether what the payer has paid before decides anything. */
+export const needsSettled = (cap: Cap | undefined): boolean =>
+  cap?.newWallet !== undefined || cap?.newWallets !== undefined
 
 /**
  * Whether the payer may open one more call under the cap. `atLimit`: a new wallet could not open another such call, or
@@ -72,7 +76,7 @@ export function judgeCap(
   { exposedCalls: read, settled }: Exposed,
   at: { now: number; without: string | undefined; cap: Cap },
 ): Judged {
-  const { observed, newWallet, ...readAt } = at.cap
+  const { observed, newWallet, newWallets, ...readAt } = at.cap
   const exposedCalls = [...read]
   const open = callsIn(
     exposedCalls,
@@ -84,7 +88,10 @@ export function judgeCap(
     const sum = plus(exposure(exposedCalls, { ...readAt, now: at.now, without: at.without }), call.quote)
     if (sum > observed) return { kind: 'over', sum }
   }
-  if (!newWallet) return { kind: 'within', atLimit: false }
+  const isNew = newWallets !== undefined && !hasPaid(settled, newWallets.paid)
+  if (isNew && newWallets.isFull) return { kind: 'over', sum: call.quote, why: 'new_wallets' }
+  const within = (atLimit: boolean): Judged => ({ kind: 'within', atLimit, isNew })
+  if (!newWallet) return within(false)
 
   // Jobs have a start time of their own, and their results cannot be read before payment.
   const unproven = [...open.values()].filter(
@@ -94,13 +101,19 @@ export function judgeCap(
   // A wallet that has paid is never refused here; what exceeds its payments so far is settled earlier.
   if (settled !== undefined) {
     const isBeyond = (paid: Settled) => sum > (typeof paid === 'function' ? paid() : (paid ?? 0n))
-    return { kind: 'within', atLimit: sum > newWallet.worth && isBeyond(settled) }
+    return within(sum > newWallet.worth && isBeyond(settled))
   }
   const isOver = (calls: number, worth: bigint) => calls > newWallet.calls || worth > newWallet.worth
   // The first call is allowed whatever it costs: otherwise a new wallet could never use an expensive model.
   if (unproven.length > 0 && isOver(unproven.length + 1, sum))
     return { kind: 'over', sum: usdc(sum), why: 'new_wallet' }
-  return { kind: 'within', atLimit: isOver(unproven.length + 2, sum + call.quote) }
+  return within(isOver(unproven.length + 2, sum + call.quote))
+}
+
+/** Whether a wallet has paid something, and at least this much. */
+function hasPaid(settled: Settled, least: Usdc): boolean {
+  if (settled === undefined || least === 0n) return settled !== undefined
+  return (typeof settled === 'function' ? settled() : settled) >= least
 }
 
 /** Whether the authorization can still move money. */
@@ -150,13 +163,16 @@ function sumOf(calls: ReadonlyMap<string, ExposedCall>): Usdc {
 
 // ── the cap of one order ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The cap of a verified payer. `newWallet` is given for calls that are served before settlement. */
-export function capOf({ balance, asOf, block }: Extract<Verdict, { kind: 'valid' }>, newWallet?: NewWalletLimit): Cap {
+/** The cap of a verified payer, with the limits on new wallets that apply. */
+export function capOf(
+  { balance, asOf, block }: Extract<Verdict, { kind: 'valid' }>,
+  limits: Pick<Cap, 'newWallet' | 'newWallets'> = {},
+): Cap {
   return {
     asOf,
     ...(balance !== undefined && { observed: balance }),
     ...(block !== undefined && { block }),
-    ...(newWallet && { newWallet }),
+    ...limits,
   }
 }
 

@@ -113,7 +113,7 @@ export type Decision<Answer> = { readonly answer: Answer; readonly writes: reado
 
 /** `Opened`, with the id of a call that the storage still has to read. */
 export type OpenAnswer =
-  | { kind: 'opened'; call: Call; atLimit?: true }
+  | { kind: 'opened'; call: Call; atLimit?: true; isNew?: true }
   | { kind: 'replayed'; id: string }
   | { kind: 'over'; sum: Usdc; why?: OverWhy }
 
@@ -155,8 +155,8 @@ export function isFree(call: Pick<Head, 'workStatus' | 'paymentStatus' | 'leaseE
 /**
  * Decides whether a call opens. `bound` is the call that the authorization serves so far. `exposedCalls` are the calls
  * that may count against the payer in this asset, needed only with a cap; `settled` is what the payer's newest settled
- * calls in it came to, absent where there are none, and needed only with `cap.newWallet`. An extra row does no harm; a
- * missing one lets a payer spend the same balance twice.
+ * calls in it came to, absent where there are none, and needed only where `needsSettled(cap)`. An extra row does no
+ * harm; a missing one lets a payer spend the same balance twice.
  */
 export function decideOpen(
   order: { call: NewCall; authorization: Authorization },
@@ -178,7 +178,7 @@ export function decideOpen(
   const call = openedCall(order.call, authorization, at.until)
   const binding: AuthorizationBinding = { ...bindingOf(authorization, call), position: 0, status: 'open' }
   return {
-    answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }) },
+    answer: { kind: 'opened', call, ...(judged?.atLimit && { atLimit: true }), ...(judged?.isNew && { isNew: true }) },
     writes: [
       ...failLost(bound, at.now),
       { kind: 'insert', call, notes: { ...NO_NOTES, quotedAt, verifiedAt } },

@@ -10,7 +10,7 @@ export type Identified =
   | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
   | (Exclude<Identity, { kind: 'known' }> & { offer?: Offer })
 
-/** The key over which exposure and unpaid calls are summed: the balance that pays an authorization, on its network. */
+/** The key over which exposure is summed: the balance that pays an authorization, on its network. */
 export const balanceKeyOf = ({ offer, fundedBy = offer.asset }: Extract<Identified, { kind: 'known' }>): string =>
   `${offer.network}/${fundedBy.toLowerCase()}`
 

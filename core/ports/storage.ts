@@ -208,7 +208,15 @@ export type Cap = {
   readonly block?: number
   /** For a call that is served before it is paid for. */
   readonly newWallet?: NewWalletLimit
+  /** For a call that costs the operator something before it is paid for. */
+  readonly newWallets?: NewWalletsCap
 }
+
+/**
+ * A wallet counts as new where it has paid nothing in this asset, or less than `paid` with its newest settled calls.
+ * `isFull`: new wallets have as much open and unpaid as they may have together.
+ */
+export type NewWalletsCap = { readonly paid: Usdc; readonly isFull: boolean }
 
 /**
  * How many calls of these endpoints, and worth how much in total, a wallet that never settled one in this asset may
@@ -217,11 +225,14 @@ export type Cap = {
 export type NewWalletLimit = { readonly calls: number; readonly worth: Usdc; readonly endpoints: readonly string[] }
 
 /** Why a cap refuses, other than a low balance. */
-export type OverWhy = 'unreadable' | 'new_wallet'
+export type OverWhy = 'unreadable' | 'new_wallet' | 'new_wallets'
 
 export type Opened =
-  /** `atLimit`: the wallet has not paid enough here yet to have this much open unpaid (`cap.newWallet`). */
-  | { kind: 'opened'; call: Call; atLimit?: true }
+  /**
+   * `atLimit`: the wallet has not paid enough here yet to have this much open unpaid (`cap.newWallet`). `isNew`: it
+   * counts as new (`cap.newWallets`).
+   */
+  | { kind: 'opened'; call: Call; atLimit?: true; isNew?: true }
   /** The authorization already serves this call. */
   | { kind: 'replayed'; call: Call }
   /** With this call, the payer's open calls would total `sum`, above the cap. */

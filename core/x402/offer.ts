@@ -17,6 +17,10 @@ const BY_USE: ReadonlySet<string> = new Set(['upto', 'batch-settlement'])
 /** Whether an offer, or the terms of one, charges what was used. Every other scheme charges its whole amount. */
 export const chargesUse = ({ scheme }: Pick<Offer, 'scheme'>): boolean => BY_USE.has(scheme)
 
+/** The token that an offer is paid in, on its network. A wallet's unpaid calls are counted over it, however it pays. */
+export const tokenKeyOf = ({ network, asset }: Pick<Offer, 'network' | 'asset'>): string =>
+  `${network}/${asset.toLowerCase()}`
+
 /**
  * Whether a payment of an offer signs for everything so far, so that it depends on the one before, and a buyer that is
  * out of step can be corrected.

@@ -3,6 +3,7 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value, ValuePointer } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { isFields } from '../../core/lib/json.ts'
+import { NEW_WALLETS_USDC } from '../../core/payment/unpaid/new_wallets.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { audioSettings } from './audio.ts'
 import { ChatSetting } from './chat.ts'
@@ -173,6 +174,14 @@ export const File = Type.Object(
       'What these calls may be worth together, in USDC, as text. The first call is accepted whatever it costs.',
       Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.05' }),
     ),
+    new_wallets_usdc: setting(
+      'What all wallets that have not paid here yet may have open, and leave unpaid within an hour, together: for each gateway, in USDC, as text. Chat counts what the model may cost at most. An order that is worth more is accepted while no other such order counts. Those who pay from a channel are exempt.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.gateway }),
+    ),
+    new_wallets_usdc_per_address: setting(
+      'The same for wallets at one client address; an IPv6 /64 is one.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.address }),
+    ),
     free_per_minute: setting('Requests to free models per minute and client address.', Requests(30)),
     free_per_hour: setting('Requests to free models per hour and client address.', Requests(300)),
     max_connections: setting(
@@ -238,6 +247,8 @@ export const variables: Readonly<Record<string, string>> = {
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   NEW_WALLET_CALLS: 'new_wallet_calls',
   NEW_WALLET_USDC: 'new_wallet_usdc',
+  NEW_WALLETS_USDC: 'new_wallets_usdc',
+  NEW_WALLETS_USDC_PER_ADDRESS: 'new_wallets_usdc_per_address',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
   MAX_CONNECTIONS: 'max_connections',

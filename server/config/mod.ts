@@ -9,6 +9,7 @@ import type { Static } from '@sinclair/typebox'
 import { parse } from 'smol-toml'
 import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
+import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
 import { DEFAULT_DIR, DEVNET_DIR, type File, readSettings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
@@ -93,6 +94,8 @@ export type Config = Services & {
   readonly receiptMs: number
   /** Limits for wallets that have never paid, on calls that are served before settlement. */
   readonly newWallet: { readonly calls: number; readonly worth: Usdc }
+  /** Limits for all wallets that have not paid yet, together. */
+  readonly newWallets: NewWalletsLimit
   readonly freePerMinute: number
   readonly freePerHour: number
   /** Undefined: derived from the limit of file descriptors. */
@@ -338,7 +341,14 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       signingKey,
       environmentVendors: Object.keys(found.vendors),
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
-      newWallet: { calls: file.new_wallet_calls ?? 2, worth: roundUp(dollars(file.new_wallet_usdc ?? '0.05')) },
+      newWallet: {
+        calls: file.new_wallet_calls ?? NEW_WALLET_LIMIT.calls,
+        worth: file.new_wallet_usdc === undefined ? NEW_WALLET_LIMIT.worth : roundUp(dollars(file.new_wallet_usdc)),
+      },
+      newWallets: newWalletsLimit({
+        ...(file.new_wallets_usdc !== undefined && { gateway: file.new_wallets_usdc }),
+        ...(file.new_wallets_usdc_per_address !== undefined && { address: file.new_wallets_usdc_per_address }),
+      }),
       freePerMinute: file.free_per_minute ?? 30,
       freePerHour: file.free_per_hour ?? 300,
       maxConnections: file.max_connections,

@@ -358,6 +358,7 @@ function gatewaySettings(
     featureFlags: config.featureFlags,
     timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
     newWallet: config.newWallet,
+    newWallets: config.newWallets,
     retention: config.retention,
     freeTier: [
       { requests: config.freePerMinute, windowMs: MINUTE_MS },

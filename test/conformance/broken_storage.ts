@@ -182,6 +182,19 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     },
   ),
   broken(
+    'openCall() tells that a wallet is new until it has paid as much as the cap says (contract 1.95)',
+    'takes any payment for enough',
+    (good) => ({
+      openCall(call, authorization, { cap, ...at }) {
+        const newWallets = cap?.newWallets && { ...cap.newWallets, paid: 0n as never }
+        return good.openCall(call, authorization, {
+          ...at,
+          ...(cap && { cap: { ...cap, ...(newWallets && { newWallets }) } }),
+        })
+      },
+    }),
+  ),
+  broken(
     'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
     'takes what was paid in another asset for enough',
     (good) => {

@@ -425,6 +425,22 @@ const exposure: readonly Law<Storage>[] = [
     },
   },
   {
+    name: 'openCall() tells that a wallet is new until it has paid as much as the cap says (contract 1.95)',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const open = async (id: string, paid: bigint, isFull = false) => {
+        const cap = { asOf: T, observed: usdc(10n ** 9n), newWallets: { paid: usdc(paid), isFull } }
+        const answer = await two.openCall(newCall(id, { payer: '0xnew' }), signed(`key of ${id}`), at(T, cap))
+        return answer.kind === 'over' ? answer.why : answer.kind === 'opened' && answer.isNew
+      }
+      expect([await open('a', 0n), await open('b', 0n, true)]).toEqual([true, 'new_wallets'])
+      await spent(one, 'paid', { payer: '0xnew', quote: CENT })
+      const answers = [await open('c', 0n, true), await open('d', CENT, true), await open('e', CENT + 1n)]
+      expect([...answers, await open('f', CENT + 1n, true)]).toEqual([undefined, undefined, true, 'new_wallets'])
+      expect(await two.getCall('b')).toBeUndefined()
+    },
+  },
+  {
     name: 'a wallet is new in an asset until a call of it has settled there, at whatever gateway',
     async check(subject) {
       const [one, two] = await handles(subject)

@@ -44,6 +44,7 @@ export function questions(random: () => number): () => Question {
         ...(random() < 0.8 && { observed: usdc(BigInt(upTo(300))) }),
         ...(random() < 0.5 && { block: upTo(9) }),
         ...(random() < 0.3 && { newWallet: limit }),
+        ...(random() < 0.3 && { newWallets: { paid: usdc(BigInt(upTo(60))), isFull: random() < 0.3 } }),
       }
       const cap = random() < 0.5 ? { cap: { ...seen, asOf: at - upTo(9_000) } } : {}
       const until = at + upTo(400)

@@ -1,4 +1,4 @@
-import { type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { type ExposedCall, needsSettled, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
@@ -76,7 +76,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
           Promise.all([
             send(ask.bound, { key }),
             at.cap ? exposedCalls(send, call, { now: at.now, asOf: at.cap.asOf }) : [],
-            at.cap?.newWallet ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
+            needsSettled(at.cap) ? send(ask.paid, { payer: call.payer, asset: call.asset }) : [],
           ]),
         write([[bound], exposed, [paid]], send) {
           const { answer, writes } = decideOpen(

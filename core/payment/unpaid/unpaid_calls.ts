@@ -6,6 +6,7 @@ import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_cal
 import { type ReadRecord, recordKind, type RecordKind } from '../../endpoint/record_kind.ts'
 import { type Usdc, usdc } from '../../x402/money.ts'
 import type { Call, Log, Storage } from '../../ports/mod.ts'
+import { tokenKeyOf } from '../../x402/offer.ts'
 
 const schema = Type.Object({
   calls: Type.Array(
@@ -27,13 +28,14 @@ const MAX_CALLS = 100
 /** Uncollected results that a wallet may have, because a buyer may lose a connection now and then. */
 const MAX_UNCOLLECTED = 5
 
-type Wallet = Pick<Call, 'payer' | 'asset'>
+/** Whatever balance pays: a wallet has as many channels as it likes. */
+type Wallet = Pick<Call, 'payer' | 'offer'>
 /** With `worth`, it is an abandoned call: it has no answer, and `worth` is its quote. */
 type Unpaid = { readonly call: string; readonly until: number; readonly from?: number; readonly worth?: string }
 type Noted = { calls: Unpaid[] }
 
-/** One record per wallet and asset. */
-const idOf = ({ payer, asset }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${asset}\n${payer}`)))
+/** One record per wallet and token. */
+const idOf = ({ payer, offer }: Wallet): string => bytesToHex(sha256(utf8ToBytes(`${tokenKeyOf(offer)}\n${payer}`)))
 const unpaidIn = ({ data }: ReadRecord<Noted>): readonly Unpaid[] => data.calls
 const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_CALLS) })
 
@@ -161,6 +163,12 @@ export async function noteAbandonedCall(
   )
 }
 
+/** Whether a failed call cost its vendor's work, because its buyer abandoned or cancelled it. */
+export async function wasAbandoned(storage: Storage, call: Wallet & Pick<Call, 'id'>, now: number): Promise<boolean> {
+  const stored = await UNPAID.get(storage, idOf(call), now)
+  return stored !== undefined && unpaidIn(stored).some(({ call: id, worth }) => id === call.id && worth !== undefined)
+}
+
 /** Why a wallet is blocked: an unpaid answer, or too many abandoned calls. */
 export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
 
@@ -179,7 +187,7 @@ export async function blockOf(
   )
   if (left.length < USUAL_ABANDONED) return undefined
   const spends = await storage.spendByModel(wallet.payer, since)
-  const spent = spends.reduce((sum, { asset, spent: paid }) => (asset === wallet.asset ? sum + paid : sum), 0n)
+  const spent = spends.reduce((sum, { spent: paid }) => sum + paid, 0n)
   const abandoned = judgeAbandoned(
     left.toSorted((a, b) => a.until - b.until),
     { spent: usdc(spent), newWorth },

@@ -1,6 +1,6 @@
 /** Prices of chat requests (contract 6.37, 6.17). */
 import type { ChatBilling, Effort } from '../../ports/vendors/chat.ts'
-import { type Dollars, dollars, type Usdc, roundUp, plus, print, times } from '../../x402/money.ts'
+import { type Dollars, dollars, type Usdc, usdc, roundUp, plus, print, times } from '../../x402/money.ts'
 import { NOTHING, perToken, isBelow, FLOOR, FEE } from '../../x402/pricing.ts'
 
 /** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for live search. */
@@ -40,6 +40,15 @@ export function chatPrice(order: ChatPriceInputs): Usdc {
   return roundUp(plus(plus(tokens, surcharge), fee))
 }
 
+/** The cost at list price where the whole of `maxTokens` is used, without the fee. A flat price is all there is. */
+export function chatWorstCost({ billing, promptTokens, maxTokens, surcharge = NOTHING }: ChatPriceInputs): Usdc {
+  if (billing.mode === 'free') return usdc(0n)
+  if (billing.mode === 'flat') return roundUp(plus(billing.price, surcharge))
+  const { input, output } = ratesOf(billing, promptTokens)
+  const tokens = plus(times(perToken(input), BigInt(promptTokens)), times(perToken(output), BigInt(maxTokens)))
+  return roundUp(plus(tokens, surcharge))
+}
+
 /** The components of `chatPrice`. Throws for a free model. */
 export function chatPriceParts(order: ChatPriceInputs): ChatPriceParts {
   const { input, output, floorApplied, surcharge, fee } = chatCost(order)
@@ -64,8 +73,7 @@ function chatCost({
   if (billing.mode === 'free') throw new RangeError('a free model has no price')
   if (billing.mode === 'flat')
     return { input: NOTHING, output: NOTHING, tokens: billing.price, floorApplied: false, surcharge, fee: NOTHING }
-  const { long } = billing
-  const rates = long && promptTokens >= long.from ? long : billing
+  const rates = ratesOf(billing, promptTokens)
   const factor = scalesQuote && effort && EFFORT_FACTORS[effort]
   const share = factor ? times(OUTPUT_SHARE, factor) : OUTPUT_SHARE
   const input = times(perToken(rates.input), BigInt(promptTokens))
@@ -73,6 +81,11 @@ function chatCost({
   const tokens = plus(input, output)
   const floorApplied = isBelow(tokens, FLOOR)
   return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
+}
+
+/** The rates of the whole request: those of a long prompt where it is one. */
+function ratesOf({ input, output, long }: Extract<ChatBilling, { mode: 'paid' }>, promptTokens: number) {
+  return long && promptTokens >= long.from ? long : { input, output }
 }
 
 /** Prints an amount exactly, with at least six decimals. Denominators here are always powers of ten. */

@@ -27,7 +27,7 @@ import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
 import { type Dollars, type Usdc, usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 import { checkControls, stopsIn, withoutIdleChoice } from './controls.ts'
-import { chatPrice } from './price.ts'
+import { chatPrice, chatWorstCost } from './price.ts'
 import { characters, estimatePrompt, upperBound } from './token_estimate.ts'
 import { whenAnswerStarts } from './formats/answer_start.ts'
 import { isEmpty } from './formats/empty_answer.ts'
@@ -254,6 +254,9 @@ export function quote(input: ChatInput): Price | 'free' {
     publicPrice: {},
   }
 }
+
+/** What the model may cost the operator for this request, with the longest answers. */
+export const worstCost = (input: ChatInput): Usdc => chatWorstCost(priceInputs(input))
 
 /**
  * Lowest and highest quote over the available rows that fit: an empty request, and a full context window with the

@@ -265,7 +265,10 @@ describe('a storage that fails under a whole answer', () => {
   })
 
   test('while it records a debt is alerted, and the answer is withheld all the same', async () => {
-    const broken = { ...memoryStorage(), putRecord: () => Promise.reject(new Error('disk full')) }
+    const storage = memoryStorage()
+    const putRecord: typeof storage.putRecord = (record, now) =>
+      record.kind === 'unpaid_call' ? Promise.reject(new Error('disk full')) : storage.putRecord(record, now)
+    const broken = { ...storage, putRecord }
     const { post, signed, chain, log } = await table(undefined, { ports: { storage: broken } })
     chain.simulate('refused')
     const response = await post(SKY, { payment: await signed(SKY) })

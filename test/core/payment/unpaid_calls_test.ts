@@ -3,7 +3,8 @@ import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
 import { recordUnpaidCall, unpaidCallOf } from '../../../core/payment/unpaid/unpaid_calls.ts'
-import type { Call, Json } from '../../../core/mod.ts'
+import type { Call, Json, Offer } from '../../../core/mod.ts'
+import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { decodeHeader, FOX, kit, read, type KitOptions } from '../../kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM, table } from '../call/stream_kit.ts'
 
@@ -91,6 +92,27 @@ describe('an answer whose payment is refused', () => {
       1,
       0,
     ])
+  })
+
+  test('keeps its wallet in every channel that it opens (contract 1.96)', async () => {
+    const storage = memoryStorage()
+    const channels = voucherChain(storage)
+    const chain = {
+      ...channels,
+      settle: async () => ({ kind: 'refused' as const, reason: 'the channel is empty' }),
+      fate: async () => ({ kind: 'open' as const }),
+    }
+    const { post, chat, idle } = await table(async () => streamAnswer(HELLO), { ports: { storage, chain } })
+    const offer = decodeHeader((await post(SKY)).headers.get('payment-required')).accepts[0]
+    const statuses: number[] = []
+    for (let salt = 1n; salt <= 20n; salt++) {
+      const response = await post(STREAM, { payment: await voucherBuyer('alice', { ...offer, salt }).sign(offer, 0n) })
+      statuses.push(response.status)
+      await response.text()
+      await idle()
+    }
+    expect(statuses).toEqual([200, ...Array.from({ length: 19 }, () => 402)])
+    expect(chat.orders).toHaveLength(1)
   })
 
   test('keeps no other wallet, and none from what it pays for before it has it', async () => {
@@ -290,9 +312,11 @@ describe('jobs that a wallet leaves behind', () => {
   })
 })
 
+const USDC = { network: 'base', asset: 'usdc' } as Offer
+
 describe('owe() and owedBy()', () => {
   const call = (id: string, money: Call['paymentStatus'] = 'refused') =>
-    ({ id, payer: '0xalice', asset: 'base/usdc', paymentStatus: money, workStatus: 'completed' }) as Call
+    ({ id, payer: '0xalice', offer: USDC, paymentStatus: money, workStatus: 'completed' }) as Call
   const at = { now: 0, until: 100 }
 
   /** A storage of records that knows these calls. */
@@ -344,11 +368,11 @@ describe('owe() and owedBy()', () => {
     expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('doubtful')
   })
 
-  test('are of one wallet and asset', async () => {
+  test('are of one wallet and token', async () => {
     const storage = remembering(call('a'))
     await recordUnpaidCall(storage, call('a'), at)
-    expect(await unpaidCallOf(storage, { payer: '0xbob', asset: 'base/usdc' }, 1)).toBeUndefined()
-    expect(await unpaidCallOf(storage, { payer: '0xalice', asset: 'solana/usdc' }, 1)).toBeUndefined()
+    expect(await unpaidCallOf(storage, { payer: '0xbob', offer: USDC }, 1)).toBeUndefined()
+    expect(await unpaidCallOf(storage, { payer: '0xalice', offer: { ...USDC, network: 'solana' } }, 1)).toBeUndefined()
     expect((await unpaidCallOf(storage, call(''), 1))?.id).toBe('a')
   })
 

@@ -231,6 +231,8 @@ describe('the same identifier with the same request', () => {
     const { alice, first, clock, chain, ports } = await bought()
     await clock.advance(2 * DAY - 1)
     expect((await alice.buy(FOX, { payment: await fresh(alice) })).body.id).toBe(first.body.id)
+    // The order of a new wallet, which counted for an hour.
+    expect(await ports.storage.prune(clock.now())).toBe(1)
     await clock.advance(1)
     expect(await ports.storage.prune(clock.now())).toBe(1)
     expect((await alice.buy(FOX, { payment: await fresh(alice) })).body.payment.status).toBe('settled')

@@ -1,6 +1,7 @@
 /** Rented numbers: whose they are, for how long, and that none is bought twice, lost by the operator or given away. */
 import { describe, expect, test } from 'bun:test'
 import { ApiError, type PhoneVendor, type Ports } from '../../../../core/mod.ts'
+import { usdc } from '../../../../core/x402/money.ts'
 import { TERM_MS } from '../../../../core/products/phone/number_leases.ts'
 import { type Actors, actors, LINE, rentTo } from '../../../actors.ts'
 import {
@@ -323,7 +324,8 @@ describe('a number that was bought for a call', () => {
   })
 
   test('of two wallets at the same moment is never one number', async () => {
-    const subject = farebox()
+    const most = usdc(100_000_000n)
+    const subject = farebox(undefined, { newWallets: { gateway: most, address: most } })
     const bought = await Promise.all(
       [...Array(4)].map((_, index) => buy(index % 2 === 0 ? subject.alice : subject.bob)),
     )
