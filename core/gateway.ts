@@ -12,15 +12,16 @@ import type { Catalog } from './endpoint/offering.ts'
 import { catalog as contractCatalog } from './products/catalog.ts'
 import { documentsOf } from './discovery/mod.ts'
 import { type Context, type Endpoint, type Free, type FreeCalls, isSold } from './endpoint/mod.ts'
-import type { Reply } from './http/reply.ts'
+import { type Reply, withoutBody } from './http/reply.ts'
 import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
 import { changelog } from './products/site/changelog_data.ts'
+import { unknownPath, wrongMethod } from './endpoint/routing_errors.ts'
 import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
-import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED } from './http/request_body.ts'
+import { budget, COPIES, holdOn, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { signedReplies } from './http/signed_replies.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
@@ -127,6 +128,8 @@ export type Setup = {
 }
 
 const UPLOADS_AT_ONCE = 8
+/** One address may hold the memory of bodies to this part, or one upload. */
+const SHARES = 4
 const UNPAID_CHARACTERS = 10_000_000
 
 const NONE = { all: [], get: () => undefined }
@@ -225,8 +228,11 @@ export function customGateway(setup: CustomSetup): Gateway {
     unpaidWork({ countTokens: ports.countTokens, clock, perMinute }),
   )
   const maxUpload = setup.maxUpload ?? 32 << 20
+  const maxBodies = setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20)
   const bodies = sharedBy(setup.ports.storage, 'bodies', () =>
-    budget(setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20), clock, {
+    budget(maxBodies, clock, {
+      // The largest upload that the operator allows always fits.
+      share: Math.max(maxBodies / SHARES, COPIES * maxUpload),
       onFreed: setup.onBodiesFreed,
     }),
   )
@@ -338,13 +344,31 @@ export function customGateway(setup: CustomSetup): Gateway {
     isOperator: operatorOf(setup.operatorToken),
   }
 
-  async function handle(request: Request, caller: Caller): Promise<Reply> {
+  const handle = (request: Request, caller: Caller): Promise<Reply> => respond({ request, caller }, route)
+
+  /** A route of the host with the limits, the metrics and the errors of the gateway's own. */
+  function mount(endpoint: Free): Gateway['handle'] {
+    return (request, caller) =>
+      respond({ request, caller }, (_request, _caller, found) => {
+        found.name = endpoint.name
+        found.errorFormat = endpoint.errorFormat ?? 'plain'
+        const url = requestUrl(request)
+        const params = {}
+        const requestContext = requestContextOf(request, url, { caller, params, bazaar: NO_BAZAAR })
+        return answerFree(endpoint, requestContext, url)
+      })
+  }
+
+  async function respond(
+    { request, caller }: { readonly request: Request; readonly caller: Caller },
+    find: typeof route,
+  ): Promise<Reply> {
     const startedAt = clock.now()
     const found: Found = { name: NO_ENDPOINT, errorFormat: 'plain' }
     let reply: Reply
     underWay.begin()
     try {
-      reply = await route(request, caller, found)
+      reply = await find(request, caller, found)
     } catch (error) {
       reply = refusal(error, found.errorFormat, request)
     } finally {
@@ -423,12 +447,13 @@ export function customGateway(setup: CustomSetup): Gateway {
     { path, search }: Pick<RequestUrl, 'path' | 'search'>,
   ): Promise<Reply> {
     const { request, ip, params, origin, isHostTrusted } = requestContext
-    const hold = holdOn(bodies)
+    const hold = holdOn(bodies, addressKey(ip))
+    let retainsBody = false
     try {
       const permitted = permit(endpoint, ip)
       if (permitted) await permitted
       const header = (name: string) => request.headers.get(name)
-      const most = endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody
+      const most = endpoint.maxBody ?? (endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody)
       const bytes = () => readRaw(request, most, hold)
       const counting = unpaid.from(ip)
       const text = async () => {
@@ -452,9 +477,12 @@ export function customGateway(setup: CustomSetup): Gateway {
         text,
         json,
       }
-      return await endpoint.answer(freeRequest, { ...freeContext, countTokens: counting.countTokens })
+      const reply = await endpoint.answer(freeRequest, { ...freeContext, countTokens: counting.countTokens })
+      retainsBody = reply.body instanceof ReadableStream && !hold.isEmpty()
+      // A stream may need the body of its request until its end.
+      return retainsBody ? { ...reply, body: whenEnded(reply.body as ReadableStream<Uint8Array>, hold.release) } : reply
     } finally {
-      hold.release()
+      if (!retainsBody) hold.release()
     }
   }
 
@@ -493,6 +521,8 @@ export function customGateway(setup: CustomSetup): Gateway {
       basePath === '' ? list.match(method, path).kind !== 'unknown' : isUnder(path, basePath),
     handle,
     fetch,
+    mount,
+    openapi: documents.described,
     run: () =>
       startRunning({
         name,
@@ -563,36 +593,6 @@ function operatorOf(token: string | undefined): (authorization: string | null) =
   return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
 
-function wrongMethod(method: string, path: string, allow: string): ApiError {
-  return new ApiError('METHOD_NOT_ALLOWED', {
-    message: `${method} is not served at ${path}; allowed: ${allow}.`,
-    headers: { allow },
-  })
-}
-
 /** Indexers request paths as the documents write them, braces included (contract 19.14). */
 const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
   Object.entries(params).some(([name, value]) => value === `{${name}}`)
-
-/** Maximum number of similar routes in a 404 (contract 3.6). */
-const MAX_NEARBY = 5
-
-function unknownPath(path: string, similar: readonly Endpoint[], basePath: string): ApiError {
-  const isBare = path === '/v1' || path.startsWith('/v1/')
-  const meant = isBare
-    ? `The API is served under /api/v1: try ${basePath}/api${path}.`
-    : 'There is nothing at this path.'
-  const nearby = similar.slice(0, MAX_NEARBY).map((endpoint) => `${endpoint.method} ${basePath}${endpoint.path}`)
-  return new ApiError('NOT_FOUND', { message: meant, fields: { nearby } })
-}
-
-async function withoutBody(reply: Reply): Promise<Reply> {
-  if (reply.body instanceof ReadableStream) await reply.body.cancel()
-  if (typeof reply.body !== 'string') return { ...reply, body: null }
-  // The Content-Length that GET would have; otherwise the server would send 0 (RFC 9110, 8.6).
-  return {
-    ...reply,
-    headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) },
-    body: null,
-  }
-}

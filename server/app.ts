@@ -85,7 +85,7 @@ export function app({
       const url = requestUrl(request)
       const base = hasSingleHost(request) ? parsed(url.origin) : null
       const address = base ? addressOf(base, request, peer) : unknownAddress(peer)
-      const routed = base ? route(request, url, { address, base }) : badHost
+      const routed = base ? route(request, url, { id, address, base }) : badHost
       const reply = routed instanceof Promise ? await routed : routed
       const path = base ? url.path : ''
       isStream = reply.body instanceof ReadableStream
@@ -94,7 +94,7 @@ export function app({
         method: request.method,
         path,
         status: reply.status,
-        ms: Math.round((performance.now() - startedAt) * 10) / 10,
+        ms: tenths(performance.now() - startedAt),
         ip: address.ip,
       })
       const headers =
@@ -111,7 +111,7 @@ export function app({
   function route(
     request: Request,
     { path, search }: RequestUrl,
-    { address, base }: { readonly address: RequestAddress; readonly base: Base },
+    { id, address, base }: { readonly id: string; readonly address: RequestAddress; readonly base: Base },
   ): Reply | Promise<Reply> {
     const { ip, host, origin } = address
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
@@ -142,7 +142,13 @@ export function app({
     const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
     const made = isPage(path) && isServed ? pages(request, { path, origin: caller.origin }) : undefined
     if (made) return made
-    if (path === MCP && isDocumented(target.gateway)) return toolsOf(target.gateway)(request, caller)
+    if (path === MCP && isDocumented(target.gateway)) {
+      if (devnet && !isDirect(request, base, host)) return notDirect('A devnet has private keys')
+      return toolsOf(target.gateway)(request, {
+        ...caller,
+        called: ({ tool, status, ms }) => log.access({ id, method: 'POST', path, status, ms: tenths(ms), ip, tool }),
+      })
+    }
     const reply = target.gateway.handle(request, caller)
     if (isDocument(path)) return reply.then((document) => compressed(request, path, document))
     return isBrowser(request.headers) && isPublic(target.gateway)
@@ -288,6 +294,8 @@ function requestIds(): () => string {
   let count = 0
   return () => `${prefix}-${(count++).toString(36).padStart(6, '0')}`
 }
+
+const tenths = (ms: number): number => Math.round(ms * 10) / 10
 
 /** Parses origins with a cache, because callers send few different ones. */
 function originParser(): (origin: string) => Base | null {

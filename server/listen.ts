@@ -5,6 +5,7 @@ import { app, proxyCheck } from './app.ts'
 import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'
 import type { ServerLog } from './log.ts'
+import { prepareMcp } from './mcp/mod.ts'
 import { StartError } from './start_error.ts'
 import { accountReports } from './operator/accounts.ts'
 import { configurationOf } from './operator/configuration.ts'
@@ -107,6 +108,8 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
         ),
       )
     }
+    // In the background: a gateway without the optional package sells all the same.
+    prepareMcp().catch(() => {})
     const host = config.host.includes(':') ? `[${config.host}]` : config.host
     return { url: `http://${host}:${server.port}`, closeConnections: () => void (isClosing = true), stop }
   } catch (error) {

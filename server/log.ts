@@ -6,9 +6,20 @@ import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
 import { prettyLines } from './signals/pretty_log.ts'
 
+/** `tool` is one of the gateway's tools, for what a tool of MCP has asked of the HTTP API. */
+export type AccessLine = {
+  readonly id: string
+  readonly method: string
+  readonly path: string
+  readonly status: number
+  readonly ms: number
+  readonly ip: string
+  readonly tool?: string
+}
+
 export type ServerLog = Log & {
   /** Writes a line of the access log: no headers, query or body, and secrets in the path are masked. */
-  access(line: { id: string; method: string; path: string; status: number; ms: number; ip: string }): void
+  access(line: AccessLine): void
   /** Writes buffered lines. Call it before the process exits. */
   flush(): void
 }
@@ -42,12 +53,13 @@ export function serverLog(level: string): ServerLog {
     info: (message, fields = {}) => (writeBuffer(), logger.info(fields, message)),
     warn: (message, fields = {}) => (writeBuffer(), logger.warn(fields, message)),
     alert: (message, fields = {}) => (writeBuffer(), logger.error({ alert: true, ...fields }, message)),
-    access({ id, method, path, status, ms, ip }) {
+    access({ id, method, path, status, ms, ip, tool }) {
       if (!isInfoEnabled) return
+      const named = tool === undefined ? '' : `,"tool":${JSON.stringify(tool)}`
       // Built by hand, because pino takes four times as long. `id` and `method` are tokens and need no escaping.
       buffer +=
         `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(masked(path))},` +
-        `"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)},"msg":"request"}\n`
+        `"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)}${named},"msg":"request"}\n`
       if (buffer.length >= BUFFER_BYTES) writeBuffer()
     },
     flush() {

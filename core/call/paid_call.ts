@@ -1,5 +1,6 @@
 /** One paid call from start to finish. This file alone knows the order of work and payment (decision 9). */
 import type { Free, Paid, Polled, Price, RequestHead, Sold } from '../endpoint/mod.ts'
+import { addressKey } from '../http/caller_address.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { holdOn, UNCOUNTED } from '../http/request_body.ts'
@@ -60,7 +61,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
     const refunded = refundOf(endpoint, requestContext)
     if (refunded) return await refunded
-    const hold = holdOn(gatewayContext.bodies)
+    const hold = holdOn(gatewayContext.bodies, addressKey(requestContext.ip))
     try {
       // 1: read the request.
       const header = paymentHeader(requestContext.request)

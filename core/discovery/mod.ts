@@ -11,6 +11,8 @@ import { wellKnown } from './well_known.ts'
 export type Documents = {
   /** The endpoints that are available as the gateway is configured. */
   offered(): readonly Endpoint[]
+  /** The OpenAPI document with a placeholder for the origin. The same object until the terms change. */
+  described(): Promise<Readonly<Record<string, unknown>>>
   readonly documents: Pick<GatewayFacts, 'openapi' | 'wellKnown' | 'docs' | 'pricing' | 'llms' | 'llmsFull'>
   /** The `bazaar` extension of an endpoint; undefined for one that indexers must not call. */
   bazaar(endpoint: Sold | Free): Bazaar | undefined
@@ -50,6 +52,7 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {
     offered,
+    described,
     documents: {
       openapi: async (origin, { all = false } = {}) =>
         (await (all ? everything() : written())).replaceAll(PLACEHOLDER_ORIGIN, () => inJson(origin)),

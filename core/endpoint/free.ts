@@ -76,6 +76,8 @@ export type Free = Common & {
   readonly errorFormat?: ErrorFormat
   /** Its bodies may be as large as an upload. */
   readonly uploads?: true
+  /** Its largest body in bytes, if it differs from the gateway's. */
+  readonly maxBody?: number
   /** Schema of the POST body, or of the query. */
   readonly input?: TObject
   /** Answers HEAD and OPTIONS with a 402 for zero: how indexers discover free feeds (contract 10.14). */

@@ -1,4 +1,5 @@
 /** A gateway as its host uses it. */
+import type { Free } from './free.ts'
 import type { StopOptions } from './gateway_info.ts'
 import type { Endpoint } from './mod.ts'
 import { type Reply, json } from '../http/reply.ts'
@@ -28,6 +29,13 @@ export type Gateway = {
   matches(method: string, path: string): boolean
   /** The same as `handle`, as a web-standard Response. */
   fetch(request: Request, caller?: Partial<Caller>): Promise<Response>
+  /**
+   * A route of the host with the limits of the gateway's own: sizes, deadlines and memory of bodies, the endpoint's
+   * rate limit, metrics under its name, and errors. The host decides which requests it is for.
+   */
+  mount(endpoint: Free): Gateway['handle']
+  /** The OpenAPI document, the same object until what it says changes. Its origin is a placeholder. */
+  openapi(): Promise<Readonly<Record<string, unknown>>>
   /**
    * Starts what the gateway does by itself: renewing leases, failing lost calls, settling what is in doubt, deleting
    * what has expired, checking its chain. Call the returned function before the process ends: it waits for the requests
@@ -65,6 +73,8 @@ export function retiredGateway(name: string): Gateway {
       const { status, headers, body } = await handle()
       return new Response(body as string, { status, headers })
     },
+    mount: () => handle,
+    openapi: async () => ({}),
     matches: () => true,
     run: () => nothing,
     renew: nothing,

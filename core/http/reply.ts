@@ -27,3 +27,15 @@ export type Reply = {
 export function json(status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Reply {
   return { status, headers: { 'content-type': 'application/json', ...headers }, body: JSON.stringify(body) }
 }
+
+/** The reply to HEAD. */
+export async function withoutBody(reply: Reply): Promise<Reply> {
+  if (reply.body instanceof ReadableStream) await reply.body.cancel()
+  if (typeof reply.body !== 'string') return { ...reply, body: null }
+  // The Content-Length that GET would have; otherwise the server would send 0 (RFC 9110, 8.6).
+  return {
+    ...reply,
+    headers: { ...reply.headers, 'content-length': String(new TextEncoder().encode(reply.body).length) },
+    body: null,
+  }
+}

@@ -11,7 +11,8 @@ import { clip, quoted } from '../lib/text.ts'
 
 /**
  * Reads a body of at most `maxBytes`; refuses a larger one before reading it when its length is declared. Large bodies,
- * and those without a declared length, count against the budget while in memory. Every body has to arrive in time.
+ * and those without a declared length, count against the budget while in memory. Every body has to arrive in time,
+ * and large ones at a least rate.
  * Throws TOO_LARGE, BUSY, TOO_SLOW or INCOMPLETE_BODY.
  */
 export function readBody(request: Request, maxBytes: number, budget?: Budget): Promise<string> {
@@ -106,11 +107,17 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
   let length = 0
   let counted = 0
   const reader = body.getReader()
-  const late = budget?.deadline(() => void reader.cancel(new Error('too slow')).catch(() => {}), ARRIVAL_MS)
+  let isLate = false
+  const expire = () => {
+    isLate = true
+    reader.cancel(new Error('too slow')).catch(() => {})
+  }
+  const end = budget?.deadline(expire, ARRIVAL_MS)
+  const endPace = budget && paced(budget, { arrived: () => length, expire })
   try {
     for (;;) {
       const { done, value } = await reader.read().catch(endedEarly)
-      if (late?.isOver()) throw tooSlow()
+      if (isLate) throw tooSlow()
       if (done) return length
       length += value.length
       if (length > maxBytes) throw tooLarge(maxBytes)
@@ -122,8 +129,30 @@ async function readChunks(body: ReadableStream<Uint8Array>, { maxBytes, budget, 
     reader.cancel(error).catch(() => {})
     throw error
   } finally {
-    late?.end()
+    end?.()
+    endPace?.()
     budget?.give(counted)
+  }
+}
+
+/**
+ * Calls `expire` for a body that falls below the least rate in two windows in a row: one alone may be a pause of this
+ * process. Returns a function that ends the watch.
+ */
+function paced(
+  budget: Pick<Budget, 'deadline'>,
+  { arrived, expire }: { arrived(): number; expire(): void },
+): () => void {
+  let before = 0
+  let slow = 0
+  let end = budget.deadline(check, PACE_MS)
+  return () => end()
+
+  function check(): void {
+    slow = arrived() - before < (LEAST_RATE * PACE_MS) / 1000 ? slow + 1 : 0
+    before = arrived()
+    if (slow === 2) return expire()
+    end = budget.deadline(check, PACE_MS)
   }
 }
 
@@ -150,11 +179,11 @@ function tooSlow(): ApiError {
 }
 
 export type Budget = {
-  /** Counts bytes that have arrived. Throws BUSY when the budget is exhausted. */
-  take(bytes: number): void
-  give(bytes: number): void
-  /** Calls `late` when a body has taken longer than this to arrive. */
-  deadline(late: () => void, ms: number): { isOver(): boolean; end(): void }
+  /** Counts bytes that have arrived. Throws BUSY when the budget, or the share of this caller, is exhausted. */
+  take(bytes: number, caller?: string): void
+  give(bytes: number, caller?: string): void
+  /** Calls `late` after this time. Returns a function that cancels it. */
+  deadline(late: () => void, ms: number): () => void
   /**
    * Calls `late` when a small body has not arrived within 30 s, or up to 5 s later. Returns a function that cancels it.
    */
@@ -162,14 +191,23 @@ export type Budget = {
 }
 
 /** What one request holds of a budget until it is answered: `give` returns a part of it, `release` everything. */
-export type Hold = Budget & { release(): void }
+export type Hold = Budget & { release(): void; isEmpty(): boolean }
 
 /** Long enough for the largest body on a slow line, and for a small one. */
 const ARRIVAL_MS = 120_000
+/** Bytes per second, and the time over which they are counted. */
+const LEAST_RATE = 16_384
+const PACE_MS = 10_000
 const SMALL_ARRIVAL = { ms: 30_000, everyMs: 5_000 }
 
 /** Bytes to be released before `onFreed` is called: garbage collection costs about as much as reading this many. */
 const WORTH_COLLECTING = 32 << 20
+
+type BudgetOptions = {
+  /** The most that one caller may hold, in bytes; by default everything. */
+  readonly share?: number
+  readonly onFreed?: (() => void) | undefined
+}
 
 /**
  * A memory budget for request bodies. `onFreed` is called after much has been released, because a runtime may hold on
@@ -177,58 +215,87 @@ const WORTH_COLLECTING = 32 << 20
  *
  * Counts bytes that have arrived, not declared lengths: idle connections take nothing from others.
  */
-export function budget(bytes: number, clock: Clock, { onFreed }: { onFreed?: (() => void) | undefined } = {}): Budget {
+export function budget(bytes: number, clock: Clock, { onFreed, share = bytes }: BudgetOptions = {}): Budget {
   const { after } = deadlines(clock)
+  const shares = new Map<string, number>()
   let total = 0
   let freed = 0
   return {
     smallDeadline: sharedDeadlines(clock, SMALL_ARRIVAL),
-    take(count) {
-      if (total + count > bytes) {
-        throw new ApiError('BUSY', {
-          message: 'Too many uploads are in progress. Nothing was charged; send the same request again.',
-          headers: { 'retry-after': '2' },
-        })
-      }
+    take(count, caller = '') {
+      const inUse = shares.get(caller) ?? 0
+      if (total + count > bytes) throw busy('Too many uploads are in progress.')
+      if (caller !== '' && inUse + count > share) throw busy('Too many uploads of your address are in progress.')
       total += count
+      if (caller !== '') shares.set(caller, inUse + count)
     },
-    give(count) {
+    give(count, caller = '') {
       total -= count
+      const left = (shares.get(caller) ?? 0) - count
+      if (left > 0) shares.set(caller, left)
+      else shares.delete(caller)
       freed += count
       if (freed < WORTH_COLLECTING) return
       freed = 0
       onFreed?.()
     },
-    deadline(late, ms) {
-      let isOver = false
-      const end = after(ms, () => {
-        isOver = true
-        late()
-      })
-      return { isOver: () => isOver, end }
-    },
+    deadline: (late, ms) => after(ms, late),
   }
 }
 
-/** A byte of a body is in memory up to three times: raw, as text, and in the parsed values. */
-const COPIES = 3
+function busy(why: string): ApiError {
+  return new ApiError('BUSY', {
+    message: `${why} Nothing was charged; send the same request again.`,
+    headers: { 'retry-after': '2' },
+  })
+}
 
-/** A hold on a budget for one request, which counts the copies of every byte too. */
-export function holdOn(shared: Budget): Hold {
+/** A byte of a body is in memory up to three times: raw, as text, and in the parsed values. */
+export const COPIES = 3
+
+/**
+ * A hold on a budget for one request, which counts the copies of every byte too. `caller` is the key of its address;
+ * '' if the host does not know it.
+ */
+export function holdOn(shared: Budget, caller: string): Hold {
   let total = 0
   return {
     take(bytes) {
-      shared.take(bytes * COPIES)
+      shared.take(bytes * COPIES, caller)
       total += bytes * COPIES
     },
     give() {},
     deadline: shared.deadline,
     smallDeadline: shared.smallDeadline,
+    isEmpty: () => total === 0,
     release() {
-      shared.give(total)
+      if (total > 0) shared.give(total, caller)
       total = 0
     },
   }
+}
+
+/** The same stream, and a call when it has been read, has failed or was left. */
+export function whenEnded(stream: ReadableStream<Uint8Array>, ended: () => void): ReadableStream<Uint8Array> {
+  const reader = stream.getReader()
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(out) {
+        const { done, value } = await reader.read().catch((error: unknown) => {
+          ended()
+          throw error
+        })
+        if (!done) return out.enqueue(value)
+        ended()
+        out.close()
+      },
+      cancel(reason) {
+        ended()
+        return reader.cancel(reason)
+      },
+    },
+    { highWaterMark: 0 },
+  )
 }
 
 /**

@@ -6,7 +6,7 @@ import { optional } from '../../core/lib/optional.ts'
 import { mcpServer } from '../mcp/mod.ts'
 import { capOf, payingApi, type Wallet } from '../mcp/paying_api.ts'
 import { spendingIn } from '../wiring/spending.ts'
-import { type Operation, operationsOf } from '../mcp/tools.ts'
+import { type Operations, operationsOf } from '../mcp/tools.ts'
 import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
 
@@ -15,12 +15,14 @@ agent. It pays from a local wallet, within a cap for each call and for each day.
 you where the client can ask, and refused otherwise.
 
 Usage: farebox mcp [--url URL] [--max-per-call USDC] [--max-per-day USDC] [--spending FILE]
+                   [--rpc URL]
 
 Options:
   --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
   --max-per-call  highest price of one call, in USDC (default: 0.10)
   --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
   --spending      file that has what was spent today (default: ~/.farebox/mcp_spending.db)
+  --rpc           URL of a node of the chain: what it says was never spent, and cannot be any longer, no longer counts
 
 Environment:
   FAREBOX_BUYER_KEY  private key of the wallet to pay from; not needed on devnet
@@ -38,7 +40,7 @@ export const command: Command = {
   summary: 'serve a gateway as MCP tools, paid by a local wallet within caps',
   help: HELP,
   async run(args, io) {
-    const options = { url: text, 'max-per-call': text, 'max-per-day': text, spending: text }
+    const options = { url: text, 'max-per-call': text, 'max-per-day': text, spending: text, rpc: text }
     const { values } = readOptions(args, options, 0)
     const url = (values.url ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
     if (!/^https?:\/\//.test(url) || !URL.canParse(url))
@@ -48,10 +50,10 @@ export const command: Command = {
       perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
     }
     const path = values.spending ?? join(io.env.HOME ?? homedir(), '.farebox/mcp_spending.db')
-    const document = async (): Promise<ReadonlyMap<string, Operation>> => {
+    const document = async (): Promise<Operations> => {
       const reply = await fetch(`${url}/openapi.json`).catch(() => undefined)
       if (!reply?.ok) throw new CommandError(`Cannot read ${url}/openapi.json. Is a gateway running there?`)
-      return operationsOf(await reply.json())
+      return await operationsOf(await reply.json())
     }
     let known = await document()
     const wallets = new Map<string, Promise<Wallet>>()
@@ -59,7 +61,9 @@ export const command: Command = {
       caps,
       spending: spendingIn(path, Date.now),
       wallet(offer: Offer) {
-        const wallet = wallets.get(offer.network) ?? openWallet({ origin: url, key: io.env.FAREBOX_BUYER_KEY }, offer)
+        const wallet =
+          wallets.get(offer.network) ??
+          openWallet({ origin: url, key: io.env.FAREBOX_BUYER_KEY, rpc: values.rpc }, offer)
         wallets.set(offer.network, wallet)
         return wallet
       },

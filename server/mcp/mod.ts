@@ -5,10 +5,10 @@
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { optional } from '../../core/lib/optional.ts'
 import { fieldsOf } from '../../core/lib/json.ts'
-import { type Caller, type Gateway, json, type Reply } from '../../core/mod.ts'
+import { type Caller, free, type Gateway, json, type Reply } from '../../core/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { type ReadMedia, resultOf } from './result.ts'
-import { type Operation, operationsOf } from './tools.ts'
+import { type Operations, operationsOf } from './tools.ts'
 
 export const MCP = '/mcp'
 /** Between two comments of a stream, in milliseconds: shorter than the idle timeout of any hop. */
@@ -21,8 +21,9 @@ type Sdk = Awaited<ReturnType<typeof sdk>>
 export type Api = {
   readonly version: string
   /** `isFresh`: as the gateway sells now; otherwise as it was read before, if it was. */
-  operations(isFresh: boolean): Promise<ReadonlyMap<string, Operation>>
-  send(request: Request, context: ServerContext): Promise<Response>
+  operations(isFresh: boolean): Promise<Operations>
+  /** Sends a request of the HTTP API, which a call of this tool stands for. */
+  send(request: Request, context: ServerContext, tool: string): Promise<Response>
   readonly origin: string
 }
 
@@ -55,14 +56,14 @@ export function mcpServer({ Server }: Sdk, { version, operations, send, origin }
     }
     const readMedia: ReadMedia = async (url, maxBytes) => {
       if (!url.startsWith(`${origin}/`)) return undefined
-      const file = await send(new Request(url), context)
+      const file = await send(new Request(url), context, operation.tool.name)
       const size = Number(file.headers.get('content-length') ?? Number.POSITIVE_INFINITY)
       const type = file.headers.get('content-type') ?? ''
       if (file.ok && size <= maxBytes) return { type, bytes: await file.bytes() }
       await file.body?.cancel()
       return undefined
     }
-    return await resultOf(await send(request, context), readMedia)
+    return await resultOf(await send(request, context, operation.tool.name), readMedia)
   })
   return server
 }
@@ -76,35 +77,103 @@ function payment(meta: unknown): Record<string, string> {
   return { 'payment-signature': typeof value === 'string' ? value : btoa(JSON.stringify(value)) }
 }
 
-export type McpEndpoint = (request: Request, caller: Caller & { readonly origin: string }) => Promise<Reply>
+export type McpEndpoint = (request: Request, caller: McpCaller) => Promise<Reply>
 
-/** Answers requests for `/mcp` of one gateway. The library is loaded with the first one. */
+/** `called` is told of each request of the HTTP API that a tool has made. */
+export type McpCaller = Caller & { readonly origin: string; called?(call: ToolCall): void }
+export type ToolCall = { readonly tool: string; readonly status: number; readonly ms: number }
+
+/** Messages of one request: older revisions of the protocol have batches. */
+const MAX_MESSAGES = 5
+/** Room for a picture in Base64, in bytes. */
+const MAX_BODY = 4 << 20
+const ONLY_POST = { allow: 'POST' }
+
+const ROUTE = {
+  name: 'mcp',
+  path: MCP,
+  method: 'POST',
+  summary: 'Tools of the Model Context Protocol',
+  tag: 'site',
+  maxBody: MAX_BODY,
+  limit: { requests: 600, windowMs: 60_000 },
+} as const
+
+/** Loads and prepares the library, which blocks the process for a while: before the first request. */
+export async function prepareMcp(): Promise<void> {
+  const { preloadSchemas } = await sdk()
+  preloadSchemas()
+}
+
+/** Answers requests for `/mcp` of one gateway, under the limits of its HTTP API. */
 export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: string }): McpEndpoint {
-  let known: ReadonlyMap<string, Operation> | undefined
-
-  async function read(origin: string): Promise<ReadonlyMap<string, Operation>> {
-    const reply = await gateway.fetch(new Request(`${origin}/openapi.json`), { ip: '' })
-    known = operationsOf(await reply.json())
-    return known
-  }
+  const operations = operationsIn(gateway)
 
   return async (request, caller) => {
     const stranger = foreignPage(request, caller.origin)
     if (stranger) return stranger
+    if (request.method !== 'POST')
+      return refusal(405, { code: -32_000, message: 'Only POST is served.', headers: ONLY_POST })
+    return await gateway.mount(free({ ...ROUTE, answer: (received) => answer(received, { request, caller }) }))(
+      request,
+      caller,
+    )
+  }
+
+  async function answer(
+    received: { json(): Promise<unknown> },
+    { request, caller }: { readonly request: Request; readonly caller: McpCaller },
+  ): Promise<Reply> {
+    const message = await received.json()
+    const refused = outOfBounds(message)
+    if (refused) return refused
     const loaded = await sdk()
     const { origin } = caller
-    const server = () =>
-      mcpServer(loaded, {
-        version,
-        origin,
-        operations: async (isFresh) => (isFresh ? undefined : known) ?? (await read(origin)),
-        send: (inner) => gateway.fetch(inner, caller),
-      })
+    const send: Api['send'] = async (inner, _context, tool) => {
+      const startedAt = performance.now()
+      const reply = await gateway.fetch(inner, { ...caller, gone: request.signal })
+      caller.called?.({ tool, status: reply.status, ms: performance.now() - startedAt })
+      return reply
+    }
     const { status, headers, body } = await loaded
-      .createMcpHandler(server, { keepAliveMs: HEARTBEAT_MS })
-      .fetch(request)
+      .createMcpHandler(() => mcpServer(loaded, { version, origin, operations, send }), { keepAliveMs: HEARTBEAT_MS })
+      .fetch(request, { parsedBody: message })
     return { status, headers: Object.fromEntries(headers), body }
   }
+}
+
+/** The tools of a gateway, made once until its OpenAPI document is another one. */
+export function operationsIn({ openapi }: Pick<Gateway, 'openapi'>): Api['operations'] {
+  let known: { readonly document: unknown; readonly operations: Promise<Operations> } | undefined
+  return async () => {
+    const document = await openapi()
+    if (known?.document !== document) known = { document, operations: operationsOf(document) }
+    return await known.operations
+  }
+}
+
+/** Refuses a batch that is too long, and subscriptions: nothing would be sent, because tools change with a start only. */
+function outOfBounds(message: unknown): Reply | undefined {
+  if (Array.isArray(message) && message.length > MAX_MESSAGES) {
+    const text = `a batch has at most ${MAX_MESSAGES} messages; this one has ${message.length}`
+    return refusal(400, { code: -32_600, message: text })
+  }
+  const { method, id } = fieldsOf(message)
+  if (method !== 'subscriptions/listen') return undefined
+  return refusal(404, { code: -32_601, message: 'there are no subscriptions here', id })
+}
+
+type Refusal = {
+  readonly code: number
+  readonly message: string
+  readonly id?: unknown
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** An error of JSON-RPC. */
+function refusal(status: number, { code, message, id, headers = {} }: Refusal): Reply {
+  const known = typeof id === 'string' || typeof id === 'number' ? id : null
+  return json(status, { jsonrpc: '2.0', error: { code, message }, id: known }, headers)
 }
 
 /**
@@ -115,6 +184,5 @@ function foreignPage(request: Request, origin: string): Reply | undefined {
   const page = request.headers.get('origin')
   if (page === null || !isLoopback(new URL(origin).hostname)) return undefined
   if (URL.canParse(page) && isLoopback(new URL(page).hostname)) return undefined
-  const error = { code: -32_000, message: `pages of ${page} may not use a gateway on this machine` }
-  return json(403, { jsonrpc: '2.0', error, id: null })
+  return refusal(403, { code: -32_000, message: `pages of ${page} may not use a gateway on this machine` })
 }

@@ -1,8 +1,9 @@
 /** The HTTP API of a gateway, paid by a local wallet within caps. Above them a person is asked, or it is refused. */
 import type { ServerContext } from '@modelcontextprotocol/server'
+import { fieldsOf } from '../../core/lib/json.ts'
 import { dollars, roundUp, type Usdc, usdc } from '../../core/mod.ts'
-import type { Offer } from '../cli/buy/wallet.ts'
-import type { Reservation, Spending } from '../wiring/spending.ts'
+import { BuyError, type Offer, type openWallet } from '../cli/buy/wallet.ts'
+import type { Reservation, Signature, Spending } from '../wiring/spending.ts'
 
 export type Caps = {
   /** The highest price of one call; undefined for none. */
@@ -10,8 +11,8 @@ export type Caps = {
   readonly perDay: Usdc | undefined
 }
 
-/** Sends a request and answers its 402 with a payment of at most `maxUsd`; `payment` is the header that was signed. */
-export type Wallet = (request: Request, maxUsd: string) => Promise<{ reply: Response; payment: string | null }>
+/** Answers a 402; see `openWallet`. */
+export type Wallet = Awaited<ReturnType<typeof openWallet>>
 
 export type PayingOptions = {
   readonly caps: Caps
@@ -20,9 +21,11 @@ export type PayingOptions = {
 }
 
 const PAYMENT = 'payment-signature'
+/** The longest time, in seconds, for which a signature may be valid: a seller can spend it until then. */
+const MAX_VALIDITY_S = 3_600
 
 /** Sends requests, and pays for those that ask for a payment. A job is polled with the payment that ordered it. */
-export function payingApi({ caps, spending, wallet }: PayingOptions) {
+export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) {
   const ordered = new Map<string, string>()
 
   return async function send(request: Request, context: ServerContext): Promise<Response> {
@@ -37,20 +40,36 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
     const [offer] = ((await unpaid.clone().json()) as { accepts?: readonly Offer[] }).accepts ?? []
     if (!offer) return unpaid
     const price = usdc(BigInt(offer.amount))
-    const pay = await wallet(offer)
-    const reserved = await reserve(price, context)
-    return typeof reserved === 'string' ? refused(reserved) : await buy(request, { pay, price, reserved })
+    const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
+    if (!(validSeconds <= MAX_VALIDITY_S))
+      return refused(`The gateway asks for a signature that is valid for more than ${MAX_VALIDITY_S} seconds.`)
+    const wallet = await walletFor(offer)
+    const reserved = await reserve({ price, validSeconds, wallet }, context)
+    if (typeof reserved === 'string') return refused(reserved)
+    return await buy(request, { demand: unpaid, offer, wallet, reserved })
   }
 
-  /** A reply that is lost, or that a proxy made, may have been paid for: its price stays noted. */
+  /**
+   * What was sent stays noted, whatever the gateway says of it: a signature can be spent until its time is over. What
+   * was signed and not sent is taken back.
+   */
   async function buy(
     request: Request,
-    { pay, price, reserved }: { pay: Wallet; price: Usdc; reserved: Reservation },
+    { demand, offer, wallet, reserved }: { demand: Response; offer: Offer; wallet: Wallet; reserved: Reservation },
   ): Promise<Response> {
-    const { reply, payment } = await pay(request, inUsdc(price))
-    if (!reply.ok && isFromGateway(reply) && !wasSettled(reply)) spending.release(reserved)
-    if (reply.status === 202 && payment !== null) await remember(reply.clone(), payment)
-    return reply
+    let isSent = false
+    const check = (payment: string) => {
+      const signature = signatureOf(payment, offer)
+      if (signature) spending.signed(reserved, signature)
+      isSent = true
+    }
+    try {
+      const { reply, payment } = await wallet.pay(request, { demand, maxUsd: inUsdc(reserved.amount), check })
+      if (reply.status === 202 && payment !== null) await remember(reply.clone(), payment)
+      return reply
+    } finally {
+      if (!isSent) spending.release(reserved)
+    }
   }
 
   async function remember(reply: Response, payment: string): Promise<void> {
@@ -59,17 +78,54 @@ export function payingApi({ caps, spending, wallet }: PayingOptions) {
   }
 
   /** Notes the price as spent. Resolves with the reason when it is above a cap and nobody has approved it. */
-  async function reserve(price: Usdc, context: ServerContext): Promise<Reservation | string> {
+  async function reserve(
+    { price, validSeconds, wallet }: Reserving,
+    context: ServerContext,
+  ): Promise<Reservation | string> {
     if (caps.perCall !== undefined && price > caps.perCall) {
       const reason = `The price is ${inUsdc(price)} USDC, above the cap of ${inUsdc(caps.perCall)} USDC per call.`
       if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-call.`
     }
-    const reserved = spending.reserve(price, caps.perDay)
+    const within = () => spending.reserve(price, { cap: caps.perDay, validSeconds })
+    const reserved = within()
     if ('day' in reserved) return reserved
-    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(reserved.left)} USDC are left of today's cap.`
+    await reclaim(wallet)
+    const again = within()
+    if ('day' in again) return again
+    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(again.left)} USDC are left of today's cap.`
     if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-day.`
-    return spending.reserve(price, undefined) as Reservation
+    return spending.reserve(price, { cap: undefined, validSeconds }) as Reservation
   }
+
+  /** Takes back what the chain says was never spent, and cannot be any longer. */
+  async function reclaim({ isUnspent }: Wallet): Promise<void> {
+    for (const { reservation, signature } of spending.ended())
+      if (await isUnspent?.(signature).catch(() => false)) spending.release(reservation)
+  }
+}
+
+type Reserving = { readonly price: Usdc; readonly validSeconds: number; readonly wallet: Wallet }
+
+/**
+ * What was signed, if a chain can tell whether it was spent. Throws BuyError where it is not for the offer that was
+ * checked: the headers of a gateway may ask for something else than its body.
+ */
+function signatureOf(payment: string, offer: Offer): Signature | undefined {
+  const { accepted, payload } = decodedPayment(payment)
+  for (const name of ['scheme', 'network', 'asset', 'amount', 'payTo', 'maxTimeoutSeconds'] as const)
+    if (accepted[name] !== offer[name]) throw new BuyError(`The gateway asks for two payments: their ${name} differs.`)
+  if (offer.scheme !== 'exact') throw new BuyError(`The gateway asks for a payment by ${offer.scheme}, not exact.`)
+  const { network, asset } = offer
+  const { from: payer, nonce, value, validBefore } = fieldsOf(payload.authorization)
+  if (payer === undefined) return undefined
+  const isBounded = String(value) === offer.amount && Number(validBefore) <= Date.now() / 1000 + MAX_VALIDITY_S
+  if (!isBounded) throw new BuyError('The wallet signed something else than the offer of the gateway.')
+  return { network, asset, payer: String(payer), nonce: String(nonce), validBefore: Number(validBefore) }
+}
+
+function decodedPayment(payment: string) {
+  const { accepted, payload } = fieldsOf(JSON.parse(Buffer.from(payment, 'base64').toString()))
+  return { accepted: fieldsOf(accepted), payload: fieldsOf(payload) }
 }
 
 /** Asks the person behind the client, where the client can. */
@@ -87,21 +143,6 @@ async function isApproved(reason: string, context: ServerContext): Promise<boole
     return action === 'accept' && content?.approve === true
   } catch {
     return false
-  }
-}
-
-/** Whether the gateway itself made this reply: it names each request, and answers in JSON. */
-const isFromGateway = (reply: Response): boolean =>
-  reply.headers.has('x-request-id') && (reply.headers.get('content-type') ?? '').includes('json')
-
-/** Whether the receipt of a reply, which is no result, says that money moved. One that cannot be read may say so. */
-function wasSettled(reply: Response): boolean {
-  const receipt = reply.headers.get('payment-response')
-  if (receipt === null) return false
-  try {
-    return (JSON.parse(atob(receipt)) as { success?: unknown }).success !== false
-  } catch {
-    return true
   }
 }
 

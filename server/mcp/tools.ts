@@ -29,19 +29,27 @@ const FREE = new Set(['models', 'audio.voices'])
 
 export const COLLECT = 'collect_result'
 
-/** Every paid operation of the document, the free ones that help to choose, and the tool that collects a job. */
-export function operationsOf(document: unknown): ReadonlyMap<string, Operation> {
+/** Tools by name. */
+export type Operations = ReadonlyMap<string, Operation>
+
+/**
+ * Every paid operation of the document, the free ones that help to choose, and the tool that collects a job. Yields to
+ * other requests after each: some have large schemas.
+ */
+export async function operationsOf(document: unknown): Promise<Operations> {
   const { paths, components } = fieldsOf(document)
   const whole = withoutReferences({ components: fieldsOf(components) })
-  const found = Object.entries(fieldsOf(paths)).flatMap(([path, methods]) =>
-    Object.entries(fieldsOf(methods)).flatMap(([method, value]) => {
+  const found: Operation[] = []
+  for (const [path, methods] of Object.entries(fieldsOf(paths)))
+    for (const [method, value] of Object.entries(fieldsOf(methods))) {
       const fields = fieldsOf(value)
       const { operationId } = fields
       const isPaid = isFields(fields['x-payment-info'])
-      if (typeof operationId !== 'string' || operationId.includes('.alias_')) return []
-      return isPaid || FREE.has(operationId) ? [operation({ path, method, fields, isPaid }, whole)] : []
-    }),
-  )
+      if (typeof operationId !== 'string' || operationId.includes('.alias_')) continue
+      if (!isPaid && !FREE.has(operationId)) continue
+      found.push(operation({ path, method, fields, isPaid }, whole))
+      await new Promise<void>((resolve) => void setImmediate(resolve))
+    }
   return new Map([...found, COLLECTING].map((each) => [each.tool.name, each]))
 }
 
@@ -64,7 +72,7 @@ const COLLECTING: Operation = {
     const url = URL.canParse(String(poll_url), 'http://gateway')
       ? new URL(String(poll_url), 'http://gateway')
       : undefined
-    if (!url?.pathname.startsWith('/api/'))
+    if (!url?.pathname.startsWith('/api/v1/'))
       throw new RangeError(`poll_url: must be the poll_url of an answer, got ${JSON.stringify(poll_url)}`)
     return { method: 'GET', path: url.pathname + url.search }
   },

@@ -1,8 +1,11 @@
 /** A wallet of an EVM chain. Loaded when there is something to sign. */
-import { createPublicClient, erc20Abi, http, type Hex } from 'viem'
+import { createPublicClient, erc20Abi, http, parseAbi, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { optional } from '../../../core/lib/optional.ts'
+import { MARGIN_S } from '../../wiring/spending.ts'
 import { BUY_COMMAND, type Wallet, type WalletOptions } from './wallet.ts'
+
+const AUTHORIZATION_STATE = parseAbi(['function authorizationState(address, bytes32) view returns (bool)'])
 
 export async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
   const { ExactEvmScheme } = await optional('@x402/evm', BUY_COMMAND, () => import('@x402/evm'))
@@ -18,6 +21,20 @@ export async function evmWallet(key: Hex, { rpcUrl, offer: { asset } }: WalletOp
         functionName: 'balanceOf',
         args: [account.address],
       })
+    },
+    async isUnspent({ network, asset: token, payer, nonce, validBefore }) {
+      if (!rpcUrl) return false
+      const client = createPublicClient({ transport: http(rpcUrl) })
+      const [chainId, { number, timestamp }] = await Promise.all([client.getChainId(), client.getBlock()])
+      if (network !== `eip155:${chainId}` || timestamp <= BigInt(validBefore + MARGIN_S)) return false
+      const isUsed = await client.readContract({
+        address: token as Hex,
+        abi: AUTHORIZATION_STATE,
+        functionName: 'authorizationState',
+        args: [payer as Hex, nonce as Hex],
+        blockNumber: number,
+      })
+      return !isUsed
     },
   }
 }

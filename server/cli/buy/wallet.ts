@@ -8,6 +8,7 @@ import { optional } from '../../../core/lib/optional.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
+import type { Signature } from '../../wiring/spending.ts'
 
 /** An error whose message is printed to the user as it is, without a stack. */
 export class BuyError extends CommandError {}
@@ -36,6 +37,7 @@ export type Offer = {
   readonly asset: string
   readonly network: string
   readonly payTo: string
+  readonly maxTimeoutSeconds?: number
   readonly extra?: Readonly<Record<string, unknown>>
 }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
@@ -165,30 +167,59 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
   }
 }
 
+export type QuietPayment = {
+  /** The 402 that is answered. It is not asked for again: the gateway could ask for something else. */
+  readonly demand: Response
+  readonly maxUsd: string
+  /** Sees the header of what was signed before it is sent. Throws where it must not be. */
+  check(payment: string): void
+}
+
 /**
- * A wallet that pays without a word. `pay` signs at most `maxUsd`, and keeps the header of what it signed in
- * `lastPayment`. Throws BuyError where there is no key.
+ * A wallet that pays without a word, and signs once for a request. Throws BuyError where there is no key. `payment` is
+ * the header that was sent.
  */
-export async function openWallet({ origin, key: own }: Pick<PurchaseOptions, 'origin' | 'key'>, offer: Offer) {
-  const { key, rpcUrl } = await findWallet({ origin, key: own, rpc: undefined })
-  const { scheme } = await walletOf(key, { rpcUrl, offer, origin })
+export async function openWallet(
+  { origin, key: own, rpc }: Pick<PurchaseOptions, 'origin' | 'key'> & Partial<Pick<PurchaseOptions, 'rpc'>>,
+  offer: Offer,
+) {
+  const { key, rpcUrl } = await findWallet({ origin, key: own, rpc })
+  const { scheme, isUnspent } = await walletOf(key, { rpcUrl, offer, origin })
   const { wrapFetchWithPaymentFromConfig } = await optional('@x402/fetch', BUY_COMMAND, () => import('@x402/fetch'))
-  return async (request: Request, maxUsd: string): Promise<{ reply: Response; payment: string | null }> => {
+  async function pay(
+    request: Request,
+    { demand, maxUsd, check }: QuietPayment,
+  ): Promise<{ reply: Response; payment: string | null }> {
     let payment: string | null = null
-    const recordingFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
+    let isDemanded = false
+    const checkedFetch = async (input: RequestInfo | URL, init?: RequestInit): Promise<Response> => {
       const sent = new Request(input, init)
-      payment = sent.headers.get(PAYMENT_HEADER) ?? payment
+      const signed = sent.headers.get(PAYMENT_HEADER) ?? sent.headers.get('x-payment')
+      if (signed === null && !isDemanded) {
+        isDemanded = true
+        return demand
+      }
+      if (signed === null || payment !== null) throw new BuyError('The gateway asked for a second payment of one call.')
+      check(signed)
+      payment = signed
       return await fetch(sent)
     }
     const spendControls = { maxAmountPerPayment: `$${maxUsd}` as const }
-    const pay = wrapFetchWithPaymentFromConfig(recordingFetch as typeof fetch, { schemes: [scheme], spendControls })
-    return { reply: await pay(request), payment }
+    const paying = wrapFetchWithPaymentFromConfig(checkedFetch as typeof fetch, { schemes: [scheme], spendControls })
+    return { reply: await paying(request), payment }
   }
+  return { pay, isUnspent }
 }
 
 type Scheme = Parameters<typeof wrapFetchWithPaymentFromConfig>[1]['schemes'][number]
 /** `balance` resolves to undefined when no RPC node is known. */
-export type Wallet = { readonly address: string; readonly scheme: Scheme; balance(): Promise<bigint | undefined> }
+export type Wallet = {
+  readonly address: string
+  readonly scheme: Scheme
+  balance(): Promise<bigint | undefined>
+  /** Whether the chain says that a signature was not spent and cannot be any longer. False where nobody can tell. */
+  isUnspent?(signature: Signature): Promise<boolean>
+}
 export type WalletOptions = { readonly rpcUrl: string | undefined; readonly offer: Offer }
 /** `maxDeposit` in base units; undefined for no limit. */
 type ChannelLimits = ChannelOptions & { readonly maxDeposit: bigint | undefined }

@@ -334,20 +334,19 @@ describe('a web address', () => {
   })
 })
 
+/** A body that arrives as the test says. */
+function arriving(headers: Record<string, string> = {}) {
+  let send!: ReadableStreamDefaultController<Uint8Array>
+  const body = new ReadableStream<Uint8Array>({ start: (controller) => void (send = controller) })
+  return {
+    request: new Request('http://x.test', { method: 'POST', body, headers }),
+    send: (count: number) => send.enqueue(new Uint8Array(count).fill(0x61)),
+    end: () => send.close(),
+  }
+}
+
 describe('a budget', () => {
   const MB = 1 << 20
-  const bytes = (length: number) => new Uint8Array(length).fill(0x20)
-
-  /** A body that arrives as the test says. */
-  function arriving(headers: Record<string, string> = {}) {
-    let send!: ReadableStreamDefaultController<Uint8Array>
-    const body = new ReadableStream<Uint8Array>({ start: (controller) => void (send = controller) })
-    return {
-      request: new Request('http://x.test', { method: 'POST', body, headers }),
-      send: (count: number) => send.enqueue(bytes(count)),
-      end: () => send.close(),
-    }
-  }
 
   test('counts what has arrived and not what is promised, turns away what comes on top, and has room again afterwards (contract 3.22)', async () => {
     const clock = testClock()
@@ -397,9 +396,75 @@ describe('a budget', () => {
   })
 })
 
+describe('uploads of one address', () => {
+  const MB = 1 << 20
+
+  test('may hold their share of the memory; others upload meanwhile (contract 4.20)', async () => {
+    const shared = budget(12 * MB, testClock(), { share: 3 * MB })
+    const bodyOf = (bytes: number) => {
+      const upload = arriving()
+      upload.send(bytes)
+      upload.end()
+      return upload.request
+    }
+    const one = holdOn(shared, '192.0.2.1')
+    expect((await readRaw(bodyOf(MB), 8 * MB, one)).length).toBe(MB)
+    const second = holdOn(shared, '192.0.2.1')
+    const refused = await readRaw(bodyOf(MB), 8 * MB, second).catch((error: unknown) => error)
+    second.release()
+    expect(refused).toMatchObject({ code: 'BUSY' })
+    expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, '192.0.2.2'))).length).toBe(MB)
+    expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, ''))).length).toBe(MB)
+    one.release()
+    expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, '192.0.2.1'))).length).toBe(MB)
+  })
+
+  test('that arrive at less than 16 KiB a second for two times ten seconds are ended (contract 4.20)', async () => {
+    for (const [bytes, isEnded] of [
+      [163_839, true],
+      [163_840, false],
+    ] as const) {
+      const clock = testClock()
+      const slow = arriving()
+      const reading = readRaw(slow.request, 8 * MB, budget(16 * MB, clock))
+      let outcome: unknown
+      reading.then(
+        () => (outcome = 'read'),
+        (error: unknown) => (outcome = error),
+      )
+      slow.send(MB)
+      for (let window = 0; window < 4; window++) {
+        await clock.settle()
+        await clock.advance(10_000)
+        if (outcome === undefined) slow.send(bytes)
+      }
+      await clock.settle()
+      if (isEnded) expect(outcome).toMatchObject({ code: 'TOO_SLOW' })
+      else expect(outcome).toBeUndefined()
+      if (!isEnded) slow.end()
+      await reading.catch(() => {})
+    }
+  })
+
+  test('may pause once: this process may have been the one that slept', async () => {
+    const clock = testClock()
+    const upload = arriving()
+    const reading = readRaw(upload.request, 8 * MB, budget(16 * MB, clock))
+    for (let window = 0; window < 3; window++) {
+      await clock.settle()
+      await clock.advance(10_000)
+      upload.send(MB)
+      await clock.settle()
+      await clock.advance(10_000)
+    }
+    upload.end()
+    expect((await reading).length).toBe(3 * MB)
+  })
+})
+
 describe('what a request holds of the budget', () => {
   const MB = 1 << 20
-  const deadline = () => ({ isOver: () => false, end() {} })
+  const deadline = () => () => {}
 
   /** A budget that says what is held. */
   function scale() {
@@ -428,7 +493,7 @@ describe('what a request holds of the budget', () => {
       ['é'.repeat(MB / 2), 3 * MB],
     ] as const) {
       const { state, shared } = scale()
-      const hold = holdOn(shared)
+      const hold = holdOn(shared, '')
       expect(await readBody(bodyOf(text), 2 * MB, hold)).toBe(text)
       expect(state.buffered).toBe(buffered)
       hold.release()
@@ -439,13 +504,13 @@ describe('what a request holds of the budget', () => {
 
   test('is nothing for a small body', async () => {
     const { state, shared } = scale()
-    await readBody(bodyOf('狐'.repeat(20_000)), MB, holdOn(shared))
+    await readBody(bodyOf('狐'.repeat(20_000)), MB, holdOn(shared, ''))
     expect(state.buffered).toBe(0)
   })
 
   test('a form is held like any other body', async () => {
     const { state, shared } = scale()
-    const hold = holdOn(shared)
+    const hold = holdOn(shared, '')
     await readRaw(bodyOf('a'.repeat(MB)), 2 * MB, hold)
     expect(state.buffered).toBe(3 * MB)
   })

@@ -1,7 +1,8 @@
 /** Tools over HTTP, as JSON-RPC: what is listed, demanded, paid and returned. mcp_full_test.ts has the SDK's client. */
 import { describe, expect, test } from 'bun:test'
 import { app } from '../../../server/app.ts'
-import { mcpEndpoint } from '../../../server/mcp/mod.ts'
+import type { AccessLine } from '../../../server/log.ts'
+import { mcpEndpoint, operationsIn, type ToolCall } from '../../../server/mcp/mod.ts'
 import { operationsOf } from '../../../server/mcp/tools.ts'
 import { kit, type KitOptions, ORIGIN } from '../../kit.ts'
 import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
@@ -57,9 +58,9 @@ describe('the tools', () => {
     expect(Object.keys(chat.inputSchema.properties)).not.toContain('stream')
   })
 
-  test('place their arguments in path, query and body', () => {
+  test('place their arguments in path, query and body', async () => {
     const schema = { type: 'string' }
-    const operations = operationsOf({
+    const operations = await operationsOf({
       paths: {
         '/api/v1/weather/{city}': {
           post: {
@@ -190,5 +191,167 @@ describe('a page of another site', () => {
 
   test('may use a public gateway, where nothing rides on cookies', async () => {
     expect((await post('https://ai.example', 'https://app.example')).status).toBe(200)
+  })
+})
+
+describe('the limits of /mcp are those of the HTTP API', () => {
+  const JSON_HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+  const PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
+  const post = (body: BodyInit, headers = {}) =>
+    new Request(`${ORIGIN}/mcp`, { method: 'POST', headers: { ...JSON_HEADERS, ...headers }, body })
+  const CALLER = { ip: '192.0.2.1', origin: ORIGIN }
+
+  test('a batch has at most five messages (contract 19.23)', async () => {
+    const { endpoint } = open()
+    const batch = (length: number) =>
+      post(JSON.stringify(Array.from({ length }, (_, id) => ({ jsonrpc: '2.0', id, method: 'ping' }))))
+    expect((await endpoint(batch(5), CALLER)).status).toBe(200)
+    const { status, body } = await endpoint(batch(6), CALLER)
+    expect([status, JSON.parse(String(body)).error.code]).toEqual([400, -32_600])
+  })
+
+  test('the tools are made once, and again only when the document is another one', async () => {
+    const [one, two] = [{ paths: {} }, { paths: {} }]
+    const given = [one, one, one, two, two]
+    let requested = 0
+    const operations = operationsIn({ openapi: async () => given[requested++] ?? {} })
+    const read = []
+    while (read.length < given.length) read.push(await operations(true))
+    expect(new Set(read).size).toBe(2)
+    expect([read[0] === read[2], read[3] === read[4]]).toEqual([true, true])
+  })
+
+  test('a gateway describes itself once, whatever origin is asked for', async () => {
+    const { gateway } = open()
+    const document = await gateway.openapi()
+    await gateway.fetch(new Request('https://other.example/openapi.json'))
+    expect(await gateway.openapi()).toBe(document)
+  })
+
+  test('a body is as large as a picture at most, and counts in the memory of its address (contract 4.20, 19.23)', async () => {
+    const { endpoint } = open({ maxUpload: 1 << 20, maxBodies: 16 << 20 })
+    const large = (bytes: number) => {
+      const body = JSON.stringify({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'ping',
+        params: { _meta: { x: 'x'.repeat(bytes) } },
+      })
+      return post(body, { 'content-length': String(body.length) })
+    }
+    expect((await endpoint(large(4 << 20), CALLER)).status).toBe(413)
+    // A quarter of the memory is 4 MiB, and a body counts three times.
+    expect((await endpoint(large(1_000_000), CALLER)).status).toBe(200)
+    expect((await endpoint(large(1_500_000), CALLER)).status).toBe(503)
+  })
+
+  test('a body that does not arrive is 408 (contract 4.14)', async () => {
+    const { endpoint, clock } = open()
+    const stalled = new ReadableStream<Uint8Array>({ start: (out) => out.enqueue(new Uint8Array(100_000)) })
+    const reply = endpoint(post(stalled), CALLER)
+    await clock.settle()
+    await clock.advance(10_000)
+    await clock.advance(10_000)
+    expect((await reply).status).toBe(408)
+  })
+
+  test('an address sends 600 requests a minute; a /64 is one address (contract 19.23)', async () => {
+    const { endpoint } = open()
+    const from = async (ip: string) => {
+      const { status, headers, body } = await endpoint(post(PING), { ...CALLER, ip })
+      if (body instanceof ReadableStream) await body.cancel()
+      return [status, Number(headers['retry-after'] ?? 0) > 0] as const
+    }
+    const statuses = []
+    for (let request = 0; request < 600; request++) statuses.push((await from(`2001:db8:1:1::${request % 9}`))[0])
+    expect(new Set(statuses)).toEqual(new Set([200]))
+    expect(await from('2001:db8:1:1:ffff::1')).toEqual([429, true])
+    expect(await from('2001:db8:1:2::1')).toEqual([200, false])
+  })
+
+  test('nothing is open for ever: other methods and subscriptions are refused', async () => {
+    const { endpoint } = open()
+    const get = new Request(`${ORIGIN}/mcp`, { headers: { accept: 'text/event-stream' } })
+    expect(await endpoint(get, CALLER)).toMatchObject({ status: 405, headers: { allow: 'POST' } })
+    const listen = post('{"jsonrpc":"2.0","id":7,"method":"subscriptions/listen","params":{}}')
+    const { status, body } = await endpoint(listen, CALLER)
+    expect([status, JSON.parse(String(body))]).toMatchObject([404, { id: 7, error: { code: -32_601 } }])
+  })
+
+  test('what is no JSON, and what is not said to be, is refused before the protocol', async () => {
+    const { endpoint } = open()
+    expect((await endpoint(post('{'), CALLER)).status).toBe(400)
+    expect((await endpoint(post(PING, { 'content-type': 'text/plain' }), CALLER)).status).toBe(400)
+    expect((await endpoint(post('['.repeat(300)), CALLER)).status).toBe(400)
+  })
+
+  test('each call is told with its tool and its status, also in a batch', async () => {
+    const { endpoint } = open()
+    const calls: ToolCall[] = []
+    const message = (id: number, name: string, args: object) => ({
+      jsonrpc: '2.0',
+      id,
+      method: 'tools/call',
+      params: { name, arguments: args },
+    })
+    const body = JSON.stringify([message(1, 'images.generations', FOX), message(2, 'images.generations', {})])
+    const reply = await endpoint(post(body), { ...CALLER, called: (call) => void calls.push(call) })
+    await new Response(reply.body as BodyInit).text()
+    expect(calls.map(({ tool, status }) => [tool, status]).sort()).toEqual([
+      ['images.generations', 400],
+      ['images.generations', 402],
+    ])
+  })
+
+  test('the work of a free call ends with its caller', async () => {
+    const { gateway } = open()
+    const left = new AbortController()
+    const gone: (AbortSignal | undefined)[] = []
+    const watched = {
+      ...gateway,
+      fetch: (...[request, caller]: Parameters<typeof gateway.fetch>) => (
+        gone.push(caller?.gone),
+        gateway.fetch(request, caller)
+      ),
+    }
+    const request = new Request(
+      post('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"models","arguments":{}}}'),
+      { signal: left.signal },
+    )
+    const reply = await mcpEndpoint(watched, { version: '1' })(request, CALLER)
+    await new Response(reply.body as BodyInit).text()
+    left.abort()
+    expect(gone.map((signal) => signal?.aborted)).toEqual([true])
+  })
+})
+
+describe('the app', () => {
+  const lines: AccessLine[] = []
+  const log = { ...kit().log, access: (line: AccessLine) => void lines.push(line), flush: () => {} }
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+  const post = (host: string, body: object) =>
+    new Request(`http://${host}/mcp`, { method: 'POST', headers: { ...headers, host }, body: JSON.stringify(body) })
+
+  test('a devnet serves /mcp to loopback hosts only (contract 19.23)', async () => {
+    const elysia = app({ gateways: [{ gateway: kit().gateway, hosts: [] }], log, devnet: () => ({}) })
+    const statusAt = async (host: string) =>
+      (await elysia.fetch(post(host, { jsonrpc: '2.0', id: 1, method: 'ping' }))).status
+    expect([await statusAt('evil.example'), await statusAt('127.0.0.1:4020'), await statusAt('localhost')]).toEqual([
+      403, 200, 200,
+    ])
+  })
+
+  test('the access log has each call by its tool and its status, beside the request itself', async () => {
+    lines.length = 0
+    const elysia = app({ gateways: [{ gateway: kit().gateway, hosts: [] }], log })
+    const params = { name: 'images.generations', arguments: FOX }
+    const reply = await elysia.fetch(post('ai.example', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
+    await reply.text()
+    expect(lines.map(({ id, method, path, status, tool }) => [id, method, path, status, tool]).sort()).toEqual(
+      [
+        [reply.headers.get('x-request-id') ?? '', 'POST', '/mcp', 200, undefined],
+        [reply.headers.get('x-request-id') ?? '', 'POST', '/mcp', 402, 'images.generations'],
+      ].sort(),
+    )
   })
 })
