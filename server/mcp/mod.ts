@@ -152,7 +152,7 @@ export function operationsIn({ openapi }: Pick<Gateway, 'openapi'>): Api['operat
   }
 }
 
-/** Refuses a batch that is too long, and subscriptions: nothing would be sent, because tools change with a start only. */
+/** Refuses a batch that is too long, and subscriptions: tools change with a start only, so nothing would be sent. */
 function outOfBounds(message: unknown): Reply | undefined {
   if (Array.isArray(message) && message.length > MAX_MESSAGES) {
     const text = `a batch has at most ${MAX_MESSAGES} messages; this one has ${message.length}`

@@ -1,6 +1,7 @@
 /** The errors of a request that no endpoint serves. */
-import { ApiError } from '../http/errors.ts'
-import type { Endpoint } from './mod.ts'
+import { ApiError } from './errors.ts'
+
+type Route = { readonly method: string; readonly path: string }
 
 export function wrongMethod(method: string, path: string, allow: string): ApiError {
   return new ApiError('METHOD_NOT_ALLOWED', {
@@ -12,7 +13,7 @@ export function wrongMethod(method: string, path: string, allow: string): ApiErr
 /** Maximum number of similar routes in a 404 (contract 3.6). */
 const MAX_NEARBY = 5
 
-export function unknownPath(path: string, similar: readonly Endpoint[], basePath: string): ApiError {
+export function unknownPath(path: string, similar: readonly Route[], basePath: string): ApiError {
   const isBare = path === '/v1' || path.startsWith('/v1/')
   const meant = isBare
     ? `The API is served under /api/v1: try ${basePath}/api${path}.`
