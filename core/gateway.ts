@@ -2,6 +2,7 @@
  * One gateway: its endpoints over one set of ports, as a function from Request to Reply. Programs that embed Farebox
  * start here.
  */
+import { attemptLimit, operatorCheck } from './http/attempts.ts'
 import { addressKey } from './http/caller_address.ts'
 import { maintenance } from './payment/maintenance.ts'
 import { activity, startRunning } from './lifecycle/running.ts'
@@ -21,7 +22,7 @@ import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { GatewayContext } from './call/gateway_context.ts'
-import { budget, COPIES, holdOn, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
+import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { signedReplies } from './http/signed_replies.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
@@ -41,7 +42,7 @@ import { storageProbe } from './ports/storage_probe.ts'
 import { mirrors } from './call/media_mirror.ts'
 import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
-import { isSameSecret, newId } from './lib/ids.ts'
+import { newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
 import { paymentHeader, type RequestContext, requestContextOf } from './call/request_context.ts'
 import { trialOf } from './endpoint/samples.ts'
@@ -128,7 +129,7 @@ export type Setup = {
 }
 
 const UPLOADS_AT_ONCE = 8
-/** One address may hold the memory of bodies to this part, or one upload. */
+/** Several bodies of one address take this part of the memory at most; one alone may need more. */
 const SHARES = 4
 const UNPAID_CHARACTERS = 10_000_000
 
@@ -231,8 +232,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const maxBodies = setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20)
   const bodies = sharedBy(setup.ports.storage, 'bodies', () =>
     budget(maxBodies, clock, {
-      // The largest upload that the operator allows always fits.
-      share: Math.max(maxBodies / SHARES, COPIES * maxUpload),
+      share: maxBodies / SHARES,
       onFreed: setup.onBodiesFreed,
     }),
   )
@@ -327,6 +327,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     pollUrl: async (id) => anyCallUrl(id, { key: await hashes.keyOf(id), basePath }),
   }
   const { bazaar } = documents
+  const operators = operatorCheck(setup.operatorToken, attemptLimit(clock))
   const freeContext = {
     catalog,
     objects,
@@ -341,7 +342,6 @@ export function customGateway(setup: CustomSetup): Gateway {
     records: storage,
     random: ports.random,
     signIns: gatewayContext.signIns,
-    isOperator: operatorOf(setup.operatorToken),
   }
 
   const handle = (request: Request, caller: Caller): Promise<Reply> => respond({ request, caller }, route)
@@ -477,7 +477,11 @@ export function customGateway(setup: CustomSetup): Gateway {
         text,
         json,
       }
-      const reply = await endpoint.answer(freeRequest, { ...freeContext, countTokens: counting.countTokens })
+      const reply = await endpoint.answer(freeRequest, {
+        ...freeContext,
+        countTokens: counting.countTokens,
+        isOperator: (authorization) => operators(authorization, ip),
+      })
       retainsBody = reply.body instanceof ReadableStream && !hold.isEmpty()
       // A stream may need the body of its request until its end.
       return retainsBody ? { ...reply, body: whenEnded(reply.body as ReadableStream<Uint8Array>, hold.release) } : reply
@@ -587,10 +591,6 @@ function under(basePath: string): (endpoint: Endpoint) => Endpoint {
 
 function visibleEndpoints(endpoints: readonly Endpoint[], hidden: readonly string[]): readonly Endpoint[] {
   return endpoints.filter((endpoint) => !hidden.some((name) => hides(name)(endpoint)))
-}
-
-function operatorOf(token: string | undefined): (authorization: string | null) => boolean {
-  return (authorization) => token !== undefined && isSameSecret(authorization ?? '', `Bearer ${token}`)
 }
 
 /** Indexers request paths as the documents write them, braces included (contract 19.14). */

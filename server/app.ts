@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
+import { type Attempts, attemptLimit } from '../core/http/attempts.ts'
 import { isBrowser } from '../core/http/browser_402.ts'
 import { type RequestUrl, requestUrl } from '../core/http/request_url.ts'
 import { isSameSecret } from '../core/lib/ids.ts'
@@ -12,7 +13,7 @@ import { corsHeaders, isPreflight, preflightReply } from './http/cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
 import { MCP, mcpEndpoint, type McpEndpoint } from './mcp/mod.ts'
-import { CONSOLE, type ConsoleApi } from './operator/console.ts'
+import { CONSOLE, type ConsoleApi, tooManyAttempts } from './operator/console.ts'
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
 import { ASSETS } from './web/bundle.ts'
 import { isPage, webPages } from './web/mod.ts'
@@ -34,6 +35,8 @@ export type AppOptions = {
   readonly isKeyed?: boolean
   /** Serves GET /metrics to requests with this bearer token; without it the path returns 404. */
   readonly metrics?: { readonly token: string; scrape(): Promise<{ readonly type: string; readonly body: string }> }
+  /** Limits wrong tokens at /metrics and /operator/*. Give the console the same one. */
+  readonly attempts?: Attempts
   /** Serves /operator/* to requests with this bearer token; without it the paths return 404. */
   readonly operator?: { readonly token: string; readonly api: OperatorApi; readonly console?: ConsoleApi }
 }
@@ -63,6 +66,7 @@ export function app({
   isKeyed = false,
   metrics,
   operator,
+  attempts = attemptLimit({ now: Date.now }),
 }: AppOptions) {
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
@@ -118,10 +122,14 @@ export function app({
     if (devnet && (path === DEVNET || isKeyed) && !isDirect(request, base, host))
       return notDirect(path === DEVNET ? '/devnet shows a private key' : 'This devnet has keys of vendors')
     if (devnet && path === DEVNET) return devnetReply(request.method, devnet(origin))
-    if (metrics && path === METRICS && request.method === 'GET' && isFromOperator(request, metrics.token))
-      return metrics.scrape().then(metricsReply)
-    if (operator && path.startsWith(OPERATOR) && isFromOperator(request, operator.token))
-      return operator.api(request, { path, search })
+    if (metrics && path === METRICS && request.method === 'GET') {
+      const proof = proofOf(request, { token: metrics.token, ip })
+      if (proof !== undefined) return proof === 'operator' ? metrics.scrape().then(metricsReply) : proof
+    }
+    if (operator && path.startsWith(OPERATOR)) {
+      const proof = proofOf(request, { token: operator.token, ip })
+      if (proof !== undefined) return proof === 'operator' ? operator.api(request, { path, search }) : proof
+    }
     if (operator?.console && isConsole(path)) {
       const answer =
         path === CONSOLE && isRead(request.method)
@@ -156,6 +164,20 @@ export function app({
       : reply
   }
 
+  /**
+   * Whether a request has the operator's token, or the refusal of an address that was wrong too often. Without the
+   * token these paths are answered like any unknown one.
+   */
+  function proofOf(request: Request, { token, ip }: { token: string; ip: string }): 'operator' | Reply | undefined {
+    const given = request.headers.get('authorization')
+    if (given === null) return undefined
+    const wait = attempts.secondsToWait(ip)
+    if (wait > 0) return tooManyAttempts(wait)
+    if (isSameSecret(given, `Bearer ${token}`)) return 'operator'
+    attempts.failed(ip)
+    return undefined
+  }
+
   function toolsOf(gateway: Gateway): McpEndpoint {
     const endpoint = tools.get(gateway) ?? mcpEndpoint(gateway, { version: manifest.version })
     tools.set(gateway, endpoint)
@@ -174,7 +196,7 @@ export function app({
       if (!isProxyReported && request.headers.has('x-forwarded-for')) reportProxy(direct)
       return { ip: direct, host: base.host, origin: publicOrigin ?? base.origin }
     }
-    const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).reverse()
+    const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).filter(isIP).reverse()
     const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
     const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? base.host
     const scheme =
@@ -272,11 +294,6 @@ function guideFor(method: string, path: string, gateway: Gateway): Reply | undef
   if (method !== 'GET' && method !== 'HEAD') return undefined
   const page = guide(path)
   return page && isPublic(gateway) ? page : undefined
-}
-
-/** Without the operator's token, /metrics and /operator/* are answered like any unknown path. */
-function isFromOperator(request: Request, token: string): boolean {
-  return isSameSecret(request.headers.get('authorization') ?? '', `Bearer ${token}`)
 }
 
 function metricsReply({ type, body }: { type: string; body: string }): Reply {

@@ -1,5 +1,6 @@
 /** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
 import { isIP } from 'node:net'
+import { type Attempts, attemptLimit } from '../core/http/attempts.ts'
 import { storageProbe } from '../core/ports/storage_probe.ts'
 import { app, proxyCheck } from './app.ts'
 import { type Config, realVendors } from './config/mod.ts'
@@ -60,6 +61,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   const ports = new Map<string, number>()
   let sharedPort = config.port
   let isClosing = false
+  const attempts = attemptLimit(wired.clock)
   const devnetOption = devnet && {
     devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
     isKeyed: realVendors(config).length > 0,
@@ -67,7 +69,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   const metricsOption = metrics &&
     operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
   const operatorOption = operatorToken !== undefined && {
-    operator: operatorOf(config, wired, operatorToken),
+    operator: operatorOf(config, wired, { token: operatorToken, attempts }),
   }
   const total = config.maxConnections ?? defaultLimits().total
   const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
@@ -83,6 +85,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
     track,
     isClosing: () => isClosing,
     trustedProxies,
+    attempts,
     ...devnetOption,
     ...metricsOption,
     ...operatorOption,
@@ -165,7 +168,11 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   }
 }
 
-function operatorOf(config: Config, wired: Wired, token: string): NonNullable<Parameters<typeof app>[0]['operator']> {
+function operatorOf(
+  config: Config,
+  wired: Wired,
+  { token, attempts }: { readonly token: string; readonly attempts: Attempts },
+): NonNullable<Parameters<typeof app>[0]['operator']> {
   const { storage, clock, controls, gateways } = wired
   const products = () => {
     const sold = gateways.flatMap(({ gateway }) => gateway.endpoints).filter(({ kind }) => kind === 'sold')
@@ -188,7 +195,7 @@ function operatorOf(config: Config, wired: Wired, token: string): NonNullable<Pa
     gateways.map((row) => row.config),
   )
   const api = operatorApi({ ledger: storage, clock, version: VERSION, control, status, configuration })
-  return { token, api, console: consoleApi({ token, api, clock }) }
+  return { token, api, console: consoleApi({ token, api, clock, records: storage, attempts }) }
 }
 
 const portOf = (server: Bun.Server<unknown>): number => server.port ?? 0

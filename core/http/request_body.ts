@@ -180,7 +180,7 @@ function tooSlow(): ApiError {
 
 export type Budget = {
   /** Counts bytes that have arrived. Throws BUSY when the budget, or the share of this caller, is exhausted. */
-  take(bytes: number, caller?: string): void
+  take(bytes: number, by?: Taker): void
   give(bytes: number, caller?: string): void
   /** Calls `late` after this time. Returns a function that cancels it. */
   deadline(late: () => void, ms: number): () => void
@@ -189,6 +189,9 @@ export type Budget = {
    */
   smallDeadline(late: () => void): () => void
 }
+
+/** A caller, and the bytes that this request of it has taken already. */
+type Taker = { readonly caller: string; readonly own: number }
 
 /** What one request holds of a budget until it is answered: `give` returns a part of it, `release` everything. */
 export type Hold = Budget & { release(): void; isEmpty(): boolean }
@@ -204,7 +207,7 @@ const SMALL_ARRIVAL = { ms: 30_000, everyMs: 5_000 }
 const WORTH_COLLECTING = 32 << 20
 
 type BudgetOptions = {
-  /** The most that one caller may hold, in bytes; by default everything. */
+  /** The most that several bodies of one caller may take together, in bytes; by default everything. */
   readonly share?: number
   readonly onFreed?: (() => void) | undefined
 }
@@ -222,10 +225,10 @@ export function budget(bytes: number, clock: Clock, { onFreed, share = bytes }: 
   let freed = 0
   return {
     smallDeadline: sharedDeadlines(clock, SMALL_ARRIVAL),
-    take(count, caller = '') {
+    take(count, { caller, own } = NOBODY) {
       const inUse = shares.get(caller) ?? 0
       if (total + count > bytes) throw busy('Too many uploads are in progress.')
-      if (caller !== '' && inUse + count > share) throw busy('Too many uploads of your address are in progress.')
+      if (inUse > own && inUse + count > share) throw busy('Too many uploads of your address are in progress.')
       total += count
       if (caller !== '') shares.set(caller, inUse + count)
     },
@@ -243,6 +246,8 @@ export function budget(bytes: number, clock: Clock, { onFreed, share = bytes }: 
   }
 }
 
+const NOBODY: Taker = { caller: '', own: 0 }
+
 function busy(why: string): ApiError {
   return new ApiError('BUSY', {
     message: `${why} Nothing was charged; send the same request again.`,
@@ -251,7 +256,7 @@ function busy(why: string): ApiError {
 }
 
 /** A byte of a body is in memory up to three times: raw, as text, and in the parsed values. */
-export const COPIES = 3
+const COPIES = 3
 
 /**
  * A hold on a budget for one request, which counts the copies of every byte too. `caller` is the key of its address;
@@ -261,7 +266,7 @@ export function holdOn(shared: Budget, caller: string): Hold {
   let total = 0
   return {
     take(bytes) {
-      shared.take(bytes * COPIES, caller)
+      shared.take(bytes * COPIES, { caller, own: total })
       total += bytes * COPIES
     },
     give() {},

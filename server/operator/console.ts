@@ -2,20 +2,17 @@
  * What the operator's console asks for: a session for the token, and with it the operator's API below /console/api. The
  * page itself is public and has no data.
  */
+import { type Attempts, MAX_ATTEMPTS } from '../../core/http/attempts.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import { json } from '../../core/http/reply.ts'
 import { OPERATOR, type OperatorApi } from './mod.ts'
 import { failed, NO_STORE } from './replies.ts'
-import { consoleSessions, SESSION_MS } from './session.ts'
+import { consoleSessions, SESSION_MS, type SessionRecords } from './session.ts'
 
 export const CONSOLE = '/console'
 const SESSION = `${CONSOLE}/session`
 const API = `${CONSOLE}/api/`
 
-/** Attempts to sign in, per client address and in all. */
-const ATTEMPTS = 10
-const ATTEMPTS_OF_ALL = 60
-const WINDOW_MS = 60_000
 const MAX_BODY = 2_000
 
 export type ConsoleAt = {
@@ -26,25 +23,24 @@ export type ConsoleAt = {
   readonly origin: string
 }
 
-/** Answers everything below /console but the page; undefined for what is not there. */
-export type ConsoleApi = (request: Request, at: ConsoleAt) => Promise<Reply> | undefined
-
-export function consoleApi({
-  token,
-  api,
-  clock,
-}: {
+export type ConsoleOptions = {
   readonly token: string
   readonly api: OperatorApi
   readonly clock: { now(): number }
-}): ConsoleApi {
-  const sessions = consoleSessions({ token, clock })
-  const attempts = new Map<string, number>()
-  let windowEndsAt = 0
+  /** Where sessions that were signed out are noted, for all replicas. */
+  readonly records: SessionRecords
+  readonly attempts: Attempts
+}
+
+/** Answers everything below /console but the page; undefined for what is not there. */
+export type ConsoleApi = (request: Request, at: ConsoleAt) => Promise<Reply> | undefined
+
+export function consoleApi({ token, api, clock, records, attempts }: ConsoleOptions): ConsoleApi {
+  const sessions = consoleSessions({ token, clock, records })
 
   return (request, at) => {
-    if (at.path === SESSION) return session(request, at)
-    if (at.path.startsWith(API)) return served(request, at)
+    if (at.path === SESSION) return session(request, at).catch(unreachable)
+    if (at.path.startsWith(API)) return served(request, at).catch(unreachable)
     return undefined
   }
 
@@ -52,7 +48,7 @@ export function consoleApi({
     const { method } = request
     const isSecure = at.origin.startsWith('https:')
     if (method === 'GET') {
-      const expiresAt = sessions.expiryOf(request)
+      const expiresAt = await sessions.expiryOf(request)
       if (expiresAt === undefined) return json(200, { signed_in: false }, NO_STORE)
       return json(200, { signed_in: true, expires_at: new Date(expiresAt).toISOString() }, NO_STORE)
     }
@@ -64,15 +60,9 @@ export function consoleApi({
         { allow: 'GET, POST, DELETE' },
       )
     if (!isSameOrigin(request, at.origin)) return foreign()
-    if (method === 'DELETE') return emptied(sessions.ended({ isSecure }))
-    const wait = secondsToWait(at.ip)
-    if (wait > 0)
-      return failed(
-        429,
-        'Too many attempts',
-        { message: `At most ${ATTEMPTS} attempts per minute. Try again in ${wait} s.` },
-        { 'retry-after': String(wait) },
-      )
+    if (method === 'DELETE') return emptied(await sessions.end(request, { isSecure }))
+    const wait = attempts.secondsToWait(at.ip)
+    if (wait > 0) return tooManyAttempts(wait)
     // Before it is read: whoever has no session yet may send anything.
     if (!(Number(request.headers.get('content-length') ?? NaN) <= MAX_BODY))
       return failed(413, 'Request body too large', {
@@ -80,6 +70,7 @@ export function consoleApi({
       })
     const given = await tokenOf(request)
     const cookie = given === undefined ? undefined : sessions.open(given, { isSecure })
+    if (cookie === undefined) attempts.failed(at.ip)
     if (cookie === undefined)
       return failed(401, 'Wrong token', {
         message:
@@ -89,30 +80,12 @@ export function consoleApi({
   }
 
   async function served(request: Request, { path, search, origin }: ConsoleAt): Promise<Reply> {
-    if (sessions.expiryOf(request) === undefined)
+    if ((await sessions.expiryOf(request)) === undefined)
       return failed(401, 'Not signed in', {
         message: `Sign in at ${CONSOLE}. A session ends after ${SESSION_MS / 3_600_000} hours, and when the token changes.`,
       })
     if (request.method !== 'GET' && !isSameOrigin(request, origin)) return foreign()
     return await api(request, { path: OPERATOR + path.slice(API.length), search })
-  }
-
-  /** Fixed windows. A process has its own, which is enough against guessing a long token. */
-  function secondsToWait(ip: string): number {
-    const now = clock.now()
-    if (now >= windowEndsAt || windowEndsAt - now > WINDOW_MS) {
-      attempts.clear()
-      windowEndsAt = now + WINDOW_MS
-    }
-    for (const [key, limit] of [
-      [`of ${ip}`, ATTEMPTS],
-      ['of all', ATTEMPTS_OF_ALL],
-    ] as const) {
-      const count = (attempts.get(key) ?? 0) + 1
-      if (count > limit) return Math.ceil((windowEndsAt - now) / 1000)
-      attempts.set(key, count)
-    }
-    return 0
   }
 }
 
@@ -124,6 +97,18 @@ function isSameOrigin(request: Request, origin: string): boolean {
   const site = request.headers.get('sec-fetch-site')
   if (site !== null) return site === 'same-origin'
   return request.headers.get('origin') === origin
+}
+
+/** For an address that was wrong too often about the operator's token. */
+export function tooManyAttempts(wait: number): Reply {
+  const message = `At most ${MAX_ATTEMPTS} wrong tokens per minute. Try again in ${wait} s.`
+  return failed(429, 'Too many attempts', { message }, { 'retry-after': String(wait) })
+}
+
+/** Whether a session was signed out is not known without the storage. */
+function unreachable(error: unknown): Reply {
+  const message = `The storage could not be reached: ${(error as Error).message}`
+  return failed(503, 'Not ready', { message }, { 'retry-after': '5' })
 }
 
 function foreign(): Reply {

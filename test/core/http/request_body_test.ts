@@ -400,7 +400,7 @@ describe('uploads of one address', () => {
   const MB = 1 << 20
 
   test('may hold their share of the memory; others upload meanwhile (contract 4.20)', async () => {
-    const shared = budget(12 * MB, testClock(), { share: 3 * MB })
+    const shared = budget(13 * MB, testClock(), { share: 3 * MB })
     const bodyOf = (bytes: number) => {
       const upload = arriving()
       upload.send(bytes)
@@ -416,6 +416,10 @@ describe('uploads of one address', () => {
     expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, '192.0.2.2'))).length).toBe(MB)
     expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, ''))).length).toBe(MB)
     one.release()
+    // One alone may need more than the share: the largest upload fits.
+    const large = holdOn(shared, '192.0.2.3')
+    expect((await readRaw(bodyOf(2 * MB), 8 * MB, large)).length).toBe(2 * MB)
+    large.release()
     expect((await readRaw(bodyOf(MB), 8 * MB, holdOn(shared, '192.0.2.1'))).length).toBe(MB)
   })
 

@@ -228,8 +228,8 @@ describe('the limits of /mcp are those of the HTTP API', () => {
     expect(await gateway.openapi()).toBe(document)
   })
 
-  test('a body is as large as a picture at most, and counts in the memory of its address (contract 4.20, 19.23)', async () => {
-    const { endpoint } = open({ maxUpload: 1 << 20, maxBodies: 16 << 20 })
+  test('a body is as large as a picture at most, and counts in the memory of the gateway (contract 4.20, 19.23)', async () => {
+    const { endpoint } = open({ maxUpload: 1 << 20, maxBodies: 4 << 20 })
     const large = (bytes: number) => {
       const body = JSON.stringify({
         jsonrpc: '2.0',
@@ -240,7 +240,7 @@ describe('the limits of /mcp are those of the HTTP API', () => {
       return post(body, { 'content-length': String(body.length) })
     }
     expect((await endpoint(large(4 << 20), CALLER)).status).toBe(413)
-    // A quarter of the memory is 4 MiB, and a body counts three times.
+    // A body counts three times.
     expect((await endpoint(large(1_000_000), CALLER)).status).toBe(200)
     expect((await endpoint(large(1_500_000), CALLER)).status).toBe(503)
   })

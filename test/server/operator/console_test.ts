@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from 'bun:test'
 import { app } from '../../../server/app.ts'
 import { accountReports } from '../../../server/operator/accounts.ts'
 import { configurationOf } from '../../../server/operator/configuration.ts'
+import { attemptLimit } from '../../../core/http/attempts.ts'
 import { consoleApi } from '../../../server/operator/console.ts'
 import { operatorApi } from '../../../server/operator/mod.ts'
 import { parseConfig } from '../../../server/config/mod.ts'
@@ -20,15 +21,26 @@ afterEach(async () => {
 type Served = Kit & { readonly url: string; get(path: string, init?: RequestInit): Promise<any> }
 
 /** A gateway behind the HTTP app, with the operator's API and console. */
-function served(options: KitOptions & { token?: string; isOff?: boolean; publicOrigin?: string } = {}): Served {
-  const { token = TOKEN, isOff = false, publicOrigin, ...rest } = options
+function served(
+  options: KitOptions & { token?: string; isOff?: boolean; publicOrigin?: string; trustedProxies?: string[] } = {},
+): Served {
+  const { token = TOKEN, isOff = false, publicOrigin, trustedProxies = [], ...rest } = options
   const made = kit(rest)
   const { clock } = made
   const api = operatorApi({ ledger: made.ports.storage, clock, version: '1.2.3' })
-  const operator = isOff ? {} : { operator: { token, api, console: consoleApi({ token, api, clock }) } }
+  const attempts = attemptLimit(clock)
+  const console = consoleApi({ token, api, clock, records: made.ports.storage, attempts })
+  const operator = isOff ? {} : { attempts, operator: { token, api, console } }
   const log = { ...made.log, access() {}, flush() {} }
-  const elysia = app({ gateways: [{ gateway: made.gateway, hosts: [] }], log, publicOrigin, ...operator })
+  const elysia = app({
+    gateways: [{ gateway: made.gateway, hosts: [] }],
+    log,
+    publicOrigin,
+    trustedProxies,
+    ...operator,
+  })
   const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: elysia.fetch })
+  elysia.server = server
   undo.push(() => server.stop(true))
   const url = `http://127.0.0.1:${server.port}`
   return { ...made, url, get: async (path, init = { headers: OPERATOR }) => await read(await fetch(url + path, init)) }
@@ -178,10 +190,62 @@ describe('the console', () => {
     expect(reply.status).toBe(413)
   })
 
-  test('signs out: the cookie is gone from the browser', async () => {
+  test('signs out: the cookie is gone from the browser, and a copy of it opens nothing on any replica', async () => {
     const at = served()
-    const reply = await fetch(`${at.url}/console/session`, { method: 'DELETE', headers: PAGE })
+    const other = served({ ports: { storage: at.ports.storage } })
+    const [one, two] = [{ cookie: cookieOf(await signIn(at)) }, { cookie: cookieOf(await signIn(at)) }]
+    expect((await other.get('/console/api/payments', { headers: one })).status).toBe(200)
+    const reply = await fetch(`${at.url}/console/session`, { method: 'DELETE', headers: { ...PAGE, ...one } })
     expect(reply.headers.get('set-cookie')).toStartWith('farebox_console=; Path=/console; Max-Age=0; HttpOnly')
+    for (const { get } of [at, other]) {
+      expect((await get('/console/api/payments', { headers: one })).status).toBe(401)
+      expect((await get('/console/session', { headers: one })).body).toEqual({ signed_in: false })
+      expect((await get('/console/api/payments', { headers: two })).status).toBe(200)
+    }
+  })
+
+  test('opens nothing while storage cannot say who has signed out', async () => {
+    const at = served()
+    const headers = { cookie: cookieOf(await signIn(at)) }
+    at.ports.storage.getRecord = () => Promise.reject(new Error('away'))
+    expect((await at.get('/console/api/payments', { headers })).status).toBe(503)
+  })
+})
+
+describe('wrong tokens', () => {
+  const behind = () => served({ trustedProxies: ['127.0.0.1'] })
+  const signInFrom = (at: Served, ip: string, token = TOKEN) => signIn(at, token, { ...PAGE, 'x-forwarded-for': ip })
+
+  test('never lock the owner out: seventy from seven addresses, and the right one from another address (contract 3.9)', async () => {
+    const at = behind()
+    for (let n = 0; n < 70; n++) expect((await signInFrom(at, `192.0.2.${n % 7}`, 'guess')).status).toBe(401)
+    expect((await signInFrom(at, '192.0.2.1', TOKEN)).status).toBe(429)
+    expect((await signInFrom(at, '198.51.100.1')).status).toBe(204)
+  })
+
+  test('count by /64, at the console, /operator and /metrics together', async () => {
+    const at = behind()
+    for (let n = 0; n < 5; n++) expect((await signInFrom(at, `2001:db8:1:1::${n}`, 'guess')).status).toBe(401)
+    const statusOf = (ip: string, token: string) =>
+      at.get('/operator/payments', { headers: { authorization: `Bearer ${token}`, 'x-forwarded-for': ip } })
+    for (let n = 5; n < 10; n++) expect((await statusOf(`2001:db8:1:1::${n}`, 'guess')).status).toBe(404)
+    expect((await statusOf('2001:db8:1:1:9::', TOKEN)).status).toBe(429)
+    expect((await signInFrom(at, '2001:db8:1:1:8::')).status).toBe(429)
+    expect((await statusOf('2001:db8:1:2::', TOKEN)).status).toBe(200)
+    await at.clock.advance(60_000)
+    expect((await statusOf('2001:db8:1:1:9::', TOKEN)).status).toBe(200)
+  })
+
+  test('right ones do not count', async () => {
+    const at = served()
+    for (let n = 0; n < 12; n++) expect((await at.get('/operator/payments')).status).toBe(200)
+  })
+
+  test('entries of X-Forwarded-For that are no address are no address to count by', async () => {
+    const at = behind()
+    for (let n = 0; n < 10; n++)
+      expect((await signInFrom(at, `192.0.2.9, unknown-${n}, 127.0.0.1`, 'guess')).status).toBe(401)
+    expect((await signInFrom(at, '192.0.2.9, unknown')).status).toBe(429)
   })
 })
 
