@@ -15,14 +15,21 @@ import { ASSET, DOMAIN, isSend, type Line, line, NETWORK, type World } from '../
 import { harness as facilitatorHarness, referenceDesk } from '../../adapters/chains/facilitator/facilitator_kit.ts'
 import { schemeOn } from './harness_schemes.ts'
 import type { Buyer, SchemeFactory } from './scheme.ts'
-import { type Channel, channelOf, signDeposit, signExact, signUpto, signVoucher } from './signers.ts'
+import {
+  type Channel,
+  channelOf,
+  COLLECTOR,
+  COLLECTOR_CODE,
+  signDeposit,
+  signExact,
+  signUpto,
+  signVoucher,
+} from './signers.ts'
 
 const APPROVE = parseAbi(['function approve(address spender, uint256 value)'])
 const MIN_DEPOSIT = 10_000n
 const MAX = 2n ** 256n - 1n
-const [COLLECTED, COLLECTOR]: readonly [bigint, Hex] = [5_000_000n, '0x00000000000000000000000000000000c0117ec7']
-/** Anybody's collector of deposits: it transfers what it is asked for from its own balance. */
-const COLLECTOR_CODE: Hex = '0x63a9059cbb60e01b5f523360045260443560245260205f60445f5f6024355af15000'
+const COLLECTED = 5_000_000n
 
 /** `node` is asked for when it is needed, because tests start it. */
 export const evmScheme =

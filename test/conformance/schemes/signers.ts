@@ -79,6 +79,10 @@ export async function signUpto(account: PrivateKeyAccount, signing: Signing): Pr
   return { x402Version: 2, accepted: offer, payload: { signature, permit2Authorization } }
 }
 
+/** Anybody's collector of deposits, and its code: it transfers what it is asked for from its own balance. */
+export const COLLECTOR: Hex = '0x00000000000000000000000000000000c0117ec7'
+export const COLLECTOR_CODE: Hex = '0x63a9059cbb60e01b5f523360045260443560245260205f60445f5f6024355af15000'
+
 export type Channel = { readonly config: ChannelConfig; readonly id: Hex }
 
 /** The channel that these have with the seller of an offer. Whoever `authorizer` is signs its vouchers. */

@@ -4,12 +4,24 @@
  */
 import { parseArgs } from 'node:util'
 import type { Attack, Outcome } from './attack.ts'
+import { attacks as flooding } from './claims.ts'
+import { attacks as deleting } from './deletion.ts'
 import { attacks as draining } from './drain.ts'
+import { attacks as impersonating } from './impersonate.ts'
 import { attacks as reading } from './read.ts'
+import { attacks as stalling } from './stall.ts'
 import { attacks as taking } from './take.ts'
 import { startTarget } from './target.ts'
 
-const ATTACKS: readonly Attack[] = [...reading, ...taking, ...draining]
+const ATTACKS: readonly Attack[] = [
+  ...reading,
+  ...taking,
+  ...draining,
+  ...stalling,
+  ...impersonating,
+  ...flooding,
+  ...deleting,
+]
 /** An attack that takes longer was not refused, and is lost. */
 const LIMIT_MS = 90_000
 

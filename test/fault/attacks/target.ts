@@ -27,7 +27,12 @@ export type Target = {
   stop(): Promise<void>
 }
 
-export type TargetOptions = { readonly settings?: string; readonly env?: Readonly<Record<string, string>> }
+/** `database`: the path of its ledger, in its folder. */
+export type TargetOptions = {
+  readonly settings?: string
+  readonly env?: Readonly<Record<string, string>>
+  readonly database?: string
+}
 
 /** The host name of the second gateway. */
 export const SECOND = 'two.example'
@@ -73,7 +78,11 @@ ${rowOf('one', payTo)}
 ${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}`
 
 /** Started on a free port in a new directory, which `stop` removes. */
-export async function startTarget({ settings = '', env = {} }: TargetOptions = {}): Promise<Target> {
+export async function startTarget({
+  settings = '',
+  env = {},
+  database = 'target.db',
+}: TargetOptions = {}): Promise<Target> {
   const undo: (() => unknown)[] = []
   const stop = async () => {
     for (const step of undo.splice(0).toReversed()) await step()
@@ -93,7 +102,7 @@ export async function startTarget({ settings = '', env = {} }: TargetOptions = {
       dir,
       env: {
         PORT: '0',
-        DATABASE_URL: `sqlite:${join(dir, 'target.db')}`,
+        DATABASE_URL: `sqlite:${join(dir, database)}`,
         RPC_URL: devnet.rpcUrl,
         RELAYER_ONE: keys[0],
         RELAYER_TWO: keys[1],
