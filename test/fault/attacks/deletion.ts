@@ -33,11 +33,11 @@ function countIn(path: string): number {
 type Slip = {
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string>>
-  keepsConfiguration: boolean
+  hasConfiguration: boolean
 }
 
 /** A shop with sales is stopped, and something else is started where it was. */
-async function slipped(target: Target, { args, env, keepsConfiguration }: Slip): Promise<Outcome> {
+async function slipped(target: Target, { args, env, hasConfiguration }: Slip): Promise<Outcome> {
   const buyer = await walletWith(target, 10_000_000n)
   for (let i = 0; i < CALLS; i++) {
     const offer = await offerFor(target, ORDERS.chat, 'exact')
@@ -47,7 +47,7 @@ async function slipped(target: Target, { args, env, keepsConfiguration }: Slip):
   await target.process.exited
   const before = callsIn(target.dir)
   if (before < CALLS) throw new Error(`the shop sold ${before} calls of ${CALLS}`)
-  if (!keepsConfiguration) renameSync(join(target.dir, 'farebox.toml'), join(target.dir, 'another.toml'))
+  if (!hasConfiguration) renameSync(join(target.dir, 'farebox.toml'), join(target.dir, 'another.toml'))
   const second = farebox(args, { dir: target.dir, env: { PORT: '0', ...env } })
   const timer = setTimeout(() => second.kill('SIGKILL'), START_MS)
   const started = await second.origin.then(
@@ -75,23 +75,23 @@ export const attacks: readonly Attack[] = [
   at('start without its configuration, with DATABASE_URL', (path) => ({
     args: ['start'],
     env: { DATABASE_URL: path },
-    keepsConfiguration: false,
+    hasConfiguration: false,
   })),
   at('devnet in the folder of the shop, with its DATABASE_URL', (path) => ({
     args: ['devnet'],
     env: { DATABASE_URL: path },
-    keepsConfiguration: true,
+    hasConfiguration: true,
   })),
   {
     family: 'deletion',
     name: 'devnet in the folder of a shop that keeps its ledger where the devnet would',
     at: { database: '.farebox/farebox.db' },
-    run: (target) => slipped(target, { args: ['devnet'], env: {}, keepsConfiguration: true }),
+    run: (target) => slipped(target, { args: ['devnet'], env: {}, hasConfiguration: true }),
   },
   {
     family: 'deletion',
     name: 'start without its configuration, where the ledger is at its usual place',
     at: { database: '.farebox/farebox.db' },
-    run: (target) => slipped(target, { args: ['start'], env: {}, keepsConfiguration: false }),
+    run: (target) => slipped(target, { args: ['start'], env: {}, hasConfiguration: false }),
   },
 ]

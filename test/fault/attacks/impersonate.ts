@@ -1,4 +1,4 @@
-/** Buying in the name of somebody else: listed wallets, their limits and their receipts, by channels that anybody fills. */
+/** Buying in the name of another wallet: lists, limits and receipts, by channels that anybody fills. */
 import { encodeFunctionData, type Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'

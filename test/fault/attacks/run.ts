@@ -9,7 +9,7 @@ import { attacks as deleting } from './deletion.ts'
 import { attacks as draining } from './drain.ts'
 import { attacks as impersonating } from './impersonate.ts'
 import { attacks as reading } from './read.ts'
-import { attacks as stalling } from './stall.ts'
+import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
 import { startTarget } from './target.ts'
 

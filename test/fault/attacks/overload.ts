@@ -2,31 +2,33 @@
 import { connect, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Attack, Outcome } from './attack.ts'
-import { ATTACKER, CUSTOMER, ORDERS, post } from './caller.ts'
+import { ATTACKER, CUSTOMER, type Order, ORDERS, post } from './caller.ts'
 import type { Target } from './target.ts'
 
 /** What a quote may take while somebody else is a burden, on a machine that is busy with both. */
-const PATIENCE_MS = 2_000
+const LIMIT_MS = 2_000
 const PROBES = 20
+const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
-/** Quotes for a customer, one after the other, while the attack goes on. */
-async function probed(target: Target, isWanted: (status: number) => boolean): Promise<Outcome> {
+/** Unpaid orders of a customer, one after the other, while the attack goes on. */
+async function probed(target: Target, order: Order): Promise<Outcome> {
   let [slowest, refused] = [0, 0]
-  for (let i = 0; i < PROBES; i++) {
+  const endAt = performance.now() + 30_000
+  for (let i = 0; i < PROBES && performance.now() < endAt; i++) {
     const startedAt = performance.now()
-    const { status } = await post(target, { ...ORDERS.chat, ip: CUSTOMER })
+    const { status } = await post(target, { ...order, ip: CUSTOMER })
     const took = performance.now() - startedAt
     slowest = Math.max(slowest, took)
-    if (isWanted(status) && took < PATIENCE_MS) refused++
+    if (status === 402 && took < LIMIT_MS) refused++
     await pause(100)
   }
   return { tried: PROBES, refused, note: `the slowest quote of a customer took ${Math.round(slowest)} ms` }
 }
 
-/** About nine kilobytes of messages a second, each of which asks for the list of tools. */
+/** About nine kilobytes of messages a second, each of which asks for the list of tools; no batch may have more. */
 async function batches(target: Target): Promise<Outcome> {
   const stop = new AbortController()
-  const messages = Array.from({ length: 170 }, (_, id) => ({ jsonrpc: '2.0', id, method: 'tools/list' }))
+  const messages = Array.from({ length: 100 }, (_, id) => ({ jsonrpc: '2.0', id, method: 'tools/list' }))
   const flooding = (async () => {
     while (!stop.signal.aborted) {
       void fetch(`${target.origin}/mcp`, {
@@ -41,14 +43,24 @@ async function batches(target: Target): Promise<Outcome> {
       })
         .then((response) => response.arrayBuffer())
         .catch(() => undefined)
-      await pause(1_000)
+      await pause(500)
     }
   })()
   await pause(3_000)
-  const outcome = await probed(target, (status) => status === 402)
+  const outcome = await probed(target, ORDERS.chat)
   stop.abort()
   await flooding
   return outcome
+}
+
+/** A picture of a megabyte to be edited. */
+const LARGE: Order = {
+  path: '/api/v1/images/image2image',
+  body: {
+    model: 'vendor-a/image-1',
+    prompt: 'the same fox, in summer',
+    image: `data:image/png;base64,${PNG}${'A'.repeat(1_000_000)}`,
+  },
 }
 
 /** Uploads of one address that announce twenty megabytes each, and send nothing more. */
@@ -59,13 +71,13 @@ async function uploads(target: Target): Promise<Outcome> {
     const socket = connect(Number(port), hostname)
     socket.on('error', () => undefined)
     socket.write(
-      `POST ${ORDERS.chat.path} HTTP/1.1\r\nhost: ${hostname}\r\nx-forwarded-for: ${ATTACKER}\r\n` +
+      `POST ${LARGE.path} HTTP/1.1\r\nhost: ${hostname}\r\nx-forwarded-for: ${ATTACKER}\r\n` +
         'content-type: application/json\r\ncontent-length: 20000000\r\n\r\n{"model":',
     )
     sockets.push(socket)
   }
   await pause(1_000)
-  const outcome = await probed(target, (status) => status === 402)
+  const outcome = await probed(target, LARGE)
   for (const socket of sockets) socket.destroy()
   return outcome
 }
