@@ -152,7 +152,7 @@ async function underFault(
   const greedy = Array.from({ length: 8 }, (_, index) => wish('stream', index % 2))
   for (let index = 0; index < 4; index++) wish('chat', index % 2)
   await underWay(town, tasks.length, startedBefore)
-  for (const ware of ['picture', 'slow picture', 'video', 'one-shot', 'chat'] as const)
+  for (const ware of ['picture', 'slow picture', 'tool', 'video', 'one-shot', 'chat'] as const)
     for (const first of [0, 1]) wish(ware, first, 500)
   const raining = early ?? fall()
   going.push(...greedy.map((task, index) => sendAgain(task, town.replicas[index % 2]!)))

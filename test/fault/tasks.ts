@@ -6,7 +6,7 @@ import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } fro
 import type { Replica } from './replicas.ts'
 import { taking, worksIn } from './talker.ts'
 
-export const WARES = ['picture', 'slow picture', 'video', 'chat', 'stream', 'one-shot'] as const
+export const WARES = ['picture', 'slow picture', 'tool', 'video', 'chat', 'stream', 'one-shot'] as const
 export type Ware = (typeof WARES)[number]
 
 /** Wares whose answer may be read before its money has moved (contract 1.47). */
@@ -67,7 +67,7 @@ function orderOf(ware: Ware, { ms, about }: { ms: number; about: string }): { pa
   const json = JSON.stringify
   if (ware === 'picture')
     return { path: GENERATIONS, body: json({ model: 'vendor-d/image-cv4', prompt: about, size: '512x512' }) }
-  if (ware === 'slow picture')
+  if (ware === 'slow picture' || ware === 'tool')
     return { path: GENERATIONS, body: json({ model: 'vendor-e/image-pro', prompt: about, size: '1024x1024' }) }
   if (ware === 'video')
     return { path: VIDEOS, body: json({ model: 'vendor-c/video-1', prompt: about, duration_seconds: 1 }) }
@@ -178,7 +178,8 @@ function read(task: Task, { text, headers, isBroken }: Heard): void {
 }
 
 const RECEIPT = /^: payment-response /im
-const isJob = ({ ware }: Task): boolean => ware === 'picture' || ware === 'slow picture' || ware === 'video'
+const JOBS: readonly Ware[] = ['picture', 'slow picture', 'tool', 'video']
+const isJob = ({ ware }: Task): boolean => JOBS.includes(ware)
 
 /** A job that delivers names its call. */
 function picturesIn(text: string): readonly string[] {
@@ -196,7 +197,14 @@ export async function again(task: Task, at: Replica): Promise<void> {
 type Sent = { readonly payment: Payment | undefined; readonly poll?: string }
 
 /** Undefined when nothing was heard. A stream is read to its end, or to where it breaks. */
-async function request({ origin }: Replica, { path, body }: Task, { payment, poll }: Sent): Promise<Heard | undefined> {
+async function request(at: Replica, task: Task, sent: Sent): Promise<Heard | undefined> {
+  const { path, body, ware } = task
+  const { payment, poll } = sent
+  const { origin } = at
+  // A demand of a tool does not say where a call is that was ordered before: the HTTP API does.
+  const isRepeated = (task.answers.get('402 to be paid') ?? 0) > 1 || task.answers.has('lost')
+  const isKnown = payment !== undefined && poll === undefined && isRepeated
+  if (ware === 'tool' && !isKnown) return await callTool(at, task, sent)
   const headers = {
     'content-type': 'application/json',
     ...(payment && { 'payment-signature': encodePayment(payment) }),
@@ -217,6 +225,52 @@ async function request({ origin }: Replica, { path, body }: Task, { payment, pol
   } catch {
     return undefined
   }
+}
+
+/** The same through `/mcp`: the order is a call of a tool, and so is the question for its result. */
+async function callTool({ origin }: Replica, { body }: Task, { payment, poll }: Sent): Promise<Heard | undefined> {
+  const params = {
+    ...(poll === undefined
+      ? { name: 'images.generations', arguments: JSON.parse(body) }
+      : { name: 'collect_result', arguments: { poll_url: poll } }),
+    ...(payment && { _meta: { 'x402/payment': payment } }),
+  }
+  try {
+    const response = await fetch(`${origin}/mcp`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+      signal: AbortSignal.timeout(ANSWER_MS),
+    })
+    const answer = await response.text()
+    if (!response.ok) return { status: response.status, headers: response.headers, text: answer, isBroken: false }
+    const json = answer.startsWith('{')
+      ? answer
+      : answer
+          .split('\n')
+          .find((line) => line.startsWith('data: {'))
+          ?.slice(6)
+    return json === undefined ? undefined : heardOfTool(JSON.parse(json))
+  } catch {
+    return undefined
+  }
+}
+
+/** What the HTTP API would have said: the result of a tool has no status. */
+function heardOfTool({ result, error }: { result?: any; error?: unknown }): Heard | undefined {
+  const headers = new Headers()
+  if (!result) return { status: 500, headers, text: JSON.stringify(error), isBroken: false }
+  const body = result.structuredContent ?? {}
+  const text = JSON.stringify(body)
+  const heard = (status: number): Heard => ({ status, headers, text, isBroken: false })
+  if (body.accepts) {
+    headers.set('payment-required', btoa(text))
+    return heard(402)
+  }
+  if (body.poll_url !== undefined && !body.data) return heard(202)
+  if (!result.isError) return heard(200)
+  if (body.code === 'INTERNAL') return heard(500)
+  return heard(body.code === 'NOT_FOUND' ? 404 : 503)
 }
 
 function bodyOf({ text }: Heard): any {
