@@ -3,7 +3,6 @@
  * when it is paid.
  */
 import { errorEvent, type ErrorFormat } from '../http/error_formats.ts'
-import { withReceipt } from '../http/stream_receipt.ts'
 import type { Timeouts } from '../payment/timeouts.ts'
 import type { AnswerStream } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
@@ -31,12 +30,7 @@ export type StreamPayment = {
     readonly isWhole: boolean
     /** It is settled on the way, and goes on: what was used is not known yet. */
     readonly goesOn?: boolean
-  }): Promise<{
-    /** Headers of the receipt, which the stream tells at its end because its own headers have been sent. */
-    readonly receipt: Readonly<Record<string, string>>
-    readonly isRefused: boolean
-    readonly charge: Charge
-  }>
+  }): Promise<{ readonly comment: string; readonly isRefused: boolean; readonly charge: Charge }>
   /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether this process still owns the call. Checked before each event is delivered. */
@@ -200,11 +194,8 @@ export function streamReply(
   async function close({ last, isWhole }: { last: () => string; isWhole: boolean }): Promise<void> {
     if (isWhole && !stream.hasContent()) return await fail(EMPTY)
     end()
-    const paid = payment && (await settle(payment, { isWhole }))
-    // The whole content may be in the closing events.
-    const isWithheld = paid?.isRefused === true && payment?.settlesEarly === true
-    const closing = isWithheld ? lastEvent(REFUSED) : last()
-    closeWith(paid ? withReceipt(closing, { receipt: paid.receipt, errorFormat }) : closing)
+    const { comment } = payment ? await settle(payment, { isWhole }) : { comment: '' }
+    closeWith(comment + last())
     // Do not wait for upstreams that keep the connection open after their last event.
     stream.cancel()
   }

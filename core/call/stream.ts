@@ -31,7 +31,7 @@ export type StreamedCalls = {
   drain(): number
 }
 
-/** Payment outcome of an answer, as its headers or its last event report it. */
+/** Payment outcome of an answer, as its headers or its last comment report it. */
 type Paidness = {
   readonly headers: Readonly<Record<string, string>>
   readonly isRefused: boolean
@@ -439,8 +439,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
               { result: stored(isWhole) as unknown as Json, usage: tokensOf(stream.usage()), endedAt: clock.now() },
             )
             .catch(unkept)
-        const receipt = await signed(outcome.headers, requestContext)
-        return { receipt, isRefused: outcome.isRefused, charge: outcome.charge }
+        const headers = await signed(outcome.headers, requestContext)
+        return { comment: commentOf(headers), isRefused: outcome.isRefused, charge: outcome.charge }
       },
       isLeased: () => gatewayContext.activeCalls.isLeased(call.id),
       renewLease: (signal) => gatewayContext.activeCalls.renewLease(call.id, signal),
@@ -513,3 +513,13 @@ function paidness(call: Call, paying: Paying, isLost: boolean): Paidness {
 }
 
 const isRefusal = ({ kind }: Paying): boolean => kind === 'refused' || kind === 'rejected' || kind === 'replayed'
+
+/**
+ * The receipt of a stream as SSE comments, because its headers have already been sent. Clients ignore comments that
+ * they do not know.
+ */
+function commentOf(headers: Readonly<Record<string, string>>): string {
+  return `${Object.entries(headers)
+    .map(([name, value]) => `: ${name} ${value}`)
+    .join('\n')}\n\n`
+}

@@ -29,12 +29,12 @@ const COMPLETIONS = '/api/v1/chat/completions'
 const NEVER = new AbortController().signal
 
 const picture = (model: string, prompt = 'a red fox') => ({ path: POSTED, body: JSON.stringify({ model, prompt }) })
-const answer = (stream: boolean) => ({
+const answer = (stream: boolean, maxTokens = MAX_TOKENS) => ({
   path: COMPLETIONS,
   body: JSON.stringify({
     model: 'vendor-h/chat-4',
     messages: [{ role: 'user', content: 'Why?' }],
-    max_tokens: MAX_TOKENS,
+    max_tokens: maxTokens,
     stream,
   }),
 })
@@ -48,6 +48,27 @@ export function productsOf(gateway: Gateway, { isHarsh }: { readonly isHarsh: bo
   return isHarsh
     ? [...pictures, productOf('talk', answer(false), gateway), productOf('stream', answer(true), gateway)]
     : pictures
+}
+
+const MAX_TRIES = 12
+
+/** Whole answers by their quote: whoever orders chooses `max_tokens`, and so the price. */
+export function pricesOf(gateway: Gateway): (amount: bigint) => Product | undefined {
+  const known = new Map<bigint, Product | undefined>()
+  const search = (amount: bigint): Product | undefined => {
+    let maxTokens = Math.round((Number(amount) * 64_000) / 8_684)
+    for (let tries = 0; tries < MAX_TRIES && maxTokens > 0 && maxTokens <= MAX_TOKENS; tries++) {
+      const product = productOf('talk', answer(false, maxTokens), gateway)
+      const missing = Number(amount - BigInt(product.offer.amount))
+      if (missing === 0) return product
+      maxTokens += Math.sign(missing) * Math.max(1, Math.round(Math.abs(missing) * 7.37))
+    }
+    return undefined
+  }
+  return (amount) => {
+    if (!known.has(amount)) known.set(amount, search(amount))
+    return known.get(amount)
+  }
 }
 
 /** A tenth of so many tokens is quoted: 0.0087 USDC. */

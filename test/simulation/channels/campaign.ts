@@ -1,13 +1,14 @@
 /** Many runs with channels. */
 import { alone, type Campaign, campaignOf, type Plan } from '../campaign.ts'
-import { productsOf } from '../products.ts'
+import { pricesOf, productsOf } from '../products.ts'
 import { type ChannelSetup, explore, type Run } from './explore.ts'
 import { warmUp } from './keys.ts'
 import type { ChannelRule } from './rules.ts'
 import { quotingGateway } from './world.ts'
 
 export function channelSetup(rule: ChannelRule): ChannelSetup {
-  return { rule, products: productsOf(quotingGateway(rule), { isHarsh: true }) }
+  const quoting = quotingGateway(rule)
+  return { rule, products: productsOf(quoting, { isHarsh: true }), pricedAt: pricesOf(quoting) }
 }
 
 export async function channelCampaign(rule: ChannelRule, plan: Plan): Promise<Campaign<Run>> {

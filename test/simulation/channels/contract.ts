@@ -55,6 +55,8 @@ export type Contract = {
   advance(now: number): void
   fund(owner: Hex, amount: bigint): void
   drain(owner: Hex): void
+  /** Anybody's money for a channel, through another collector. */
+  gift(channelId: Hex, amount: bigint): void
   balanceOf(owner: Hex): bigint
   escrow(channelId: Hex): Escrow
   /** What a view answers, or what a transaction would do, on top of a block. */
@@ -185,6 +187,12 @@ export function createContract(): Contract {
     },
     fund: (owner, amount) => change(owner, amount),
     drain: (owner) => change(owner, -(head().state.tokens.get(owner) ?? 0n)),
+    gift(channelId, amount) {
+      const state = copyOf(head().state)
+      const escrow = state.escrows.get(channelId) ?? NONE
+      state.escrows.set(channelId, { ...escrow, balance: escrow.balance + amount })
+      mine(state)
+    },
     balanceOf: (owner) => head().state.tokens.get(owner) ?? 0n,
     escrow: (channelId) => head().state.escrows.get(channelId) ?? NONE,
     call,

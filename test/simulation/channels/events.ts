@@ -6,7 +6,8 @@ import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/c
 import { pollUrl, type Product, requestOf } from '../products.ts'
 import { ownerOf } from '../scheduler.ts'
 import { MIN_DEPOSIT } from './terms.ts'
-import type { Actor, Client, Process, Signed, World } from './world.ts'
+import type { Client } from './clients.ts'
+import type { Actor, Process, Signed, World } from './world.ts'
 
 type Event = (world: World, habits: Habits) => void
 
@@ -281,7 +282,7 @@ function askRefund(world: World): void {
   const client = chance.pick(clients)
   const { balance } = contract.escrow(client.id)
   const part = chance.pick([undefined, undefined, 1n, balance - client.charged])
-  post(world, process, world.signRefund(client, part !== undefined && part > 0n ? part : undefined))
+  post(world, process, world.signRefund(client, { amount: part !== undefined && part > 0n ? part : undefined }))
 }
 
 /** Somebody sends a deposit that was signed, before or after the gateway. */

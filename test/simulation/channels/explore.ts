@@ -4,7 +4,9 @@ import { alive, claim, dueOf, habitsOf, maintain, poll, post, readChain, step } 
 import { anotherOf, type Product } from '../products.ts'
 import { timeouts } from '../../../core/mod.ts'
 import type { ChannelRule } from './rules.ts'
-import { type Client, createWorld, type Process, type World } from './world.ts'
+import { type Client, THIEF } from './clients.ts'
+import { honest, thievery } from './thief.ts'
+import { createWorld, type Process, type World } from './world.ts'
 
 export type Run = {
   readonly seed: number
@@ -13,22 +15,27 @@ export type Run = {
   readonly lines: readonly string[]
 }
 
-export type ChannelSetup = { readonly rule: ChannelRule; readonly products: readonly Product[] }
+export type ChannelSetup = {
+  readonly rule: ChannelRule
+  readonly products: readonly Product[]
+  readonly pricedAt: (amount: bigint) => Product | undefined
+}
 
 /** Calls that wait for each other. */
 const MAX_ROUNDS = 4
 
 export function explore(
-  { rule, products }: ChannelSetup,
+  { rule, products, pricedAt }: ChannelSetup,
   seed: number,
   { isTraced = false }: { isTraced?: boolean } = {},
 ): Run {
-  const world = createWorld(rule, seed, { products, isTraced })
+  const world = createWorld(rule, seed, { products, isTraced, pricedAt })
   const { ledger, chance, clients, contract } = world
   contract.advance(world.now)
   world.boot()
   for (const { config } of clients) contract.fund(config.payer, 50_000n * BigInt(1 + chance.below(5)))
-  const habits = habitsOf(world)
+  const usual = habitsOf(world)
+  const habits = rule.isThief ? { ...usual, events: [...usual.events, ...thievery(world)] } : usual
   const last = chance.isLucky(0.15) ? 40 + chance.below(100) : 12 + chance.below(24)
   for (world.step = 1; world.step <= last && !ledger.violation; world.step++) step(world, habits)
   if (!ledger.violation)
@@ -38,7 +45,7 @@ export function explore(
 
 /** The node answers, wallets are full, time passes: everything can be collected, bought again, and claimed. */
 function quiet(world: World, { isTimely }: { readonly isTimely: boolean }): void {
-  const { chance, ledger, clients, contract } = world
+  const { chance, ledger, contract } = world
   world.say(() => '── all is well again')
   world.isCalm = true
   world.isDown = false
@@ -48,7 +55,7 @@ function quiet(world: World, { isTimely }: { readonly isTimely: boolean }): void
   for (const call of world.mempool.splice(0)) if (chance.isLucky(0.5)) ledger.mined('gateway', call)
   const process = alive(world) ?? world.boot()
   finish(world)
-  for (const { config } of clients) contract.fund(config.payer, 1_000_000_000n)
+  for (const { config } of honest(world)) contract.fund(config.payer, 1_000_000_000n)
   for (const ms of [70_000, timeouts.workLeaseMs, 70_000]) {
     world.now += ms
     contract.advance(world.now)
@@ -57,9 +64,9 @@ function quiet(world: World, { isTimely }: { readonly isTimely: boolean }): void
     claim(world, process)
     finish(world)
   }
-  if (!ledger.violation && isTimely) ledger.judgeGifts()
+  if (!ledger.violation) ledger.judgeGifts({ isTimely })
   collectAll(world, process)
-  if (!ledger.violation) buyAgain(world, process, chance.pick(clients))
+  if (!ledger.violation) buyAgain(world, process, chance.pick(honest(world)))
   if (!ledger.violation) claimAll(world, process)
   if (!ledger.violation) ledger.close()
 }
@@ -94,7 +101,7 @@ function collect(world: World, process: Process, id: string): boolean {
   const { ledger } = world
   const opener = ledger.opener(id)
   const isIn = () => ledger.violation !== undefined || ledger.row(id)?.workStatus === 'failed'
-  if (!opener || isIn()) return true
+  if (!opener || opener.holder === THIEF || isIn()) return true
   const actor = poll(world, process, { id, signed: opener })
   finish(world)
   if (isIn() || actor.reply?.status === 200) return true

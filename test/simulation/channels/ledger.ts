@@ -7,10 +7,11 @@ import type { Payment } from '../../../core/mod.ts'
 import type { Call, Claim, StoredRecord } from '../../../core/ports/mod.ts'
 import type { StorageHooks } from '../scheduled_ports.ts'
 import { isLive } from '../products.ts'
-import { digests, type Mined } from './contract.ts'
+import { claimRowsOf, decodedCall, digests, type Mined } from './contract.ts'
 import { hasSigned } from './keys.ts'
 import { NETWORK, PAY_TO } from './terms.ts'
-import type { Actor, Client, Process, Signed, World } from './world.ts'
+import { type Client, THIEF } from './clients.ts'
+import type { Actor, Process, Signed, Voucher, World } from './world.ts'
 
 export const LAWS = {
   order: 'of a channel, claimed <= charged <= the ceiling that its buyer signed, and the signature is of that ceiling',
@@ -28,7 +29,9 @@ export const LAWS = {
   refundLeavesDue: 'a refund leaves what was charged in the channel',
   sellerIsPaid: 'what was charged is claimed, and the payee has it to the unit',
   nothingGiven: 'an answer that was read whole is charged, but for what a wallet may have open',
-  onlyThePayer: 'nobody collects what another wallet ordered',
+  onlyThePayer: 'nobody collects what another wallet ordered, or learns its id',
+  payerHasSigned: 'the wallet of a call is one whose key has signed its payment',
+  ownVoucher: 'nobody buys with a voucher that another has signed',
   noSurprise: 'no request fails with an unexpected error',
 } as const
 export type LawName = keyof typeof LAWS
@@ -86,7 +89,10 @@ export type ChannelLedger = {
   restored(): void
   /** A wallet took its money away, or began to. */
   fled(client: Client): void
-  judgeGifts(): void
+  /** A channel that was charged before the run began. */
+  seeded(client: Client, stored: Stored): void
+  /** `isTimely`: nothing that was signed has ended before it could be sent. A thief's never excuses it. */
+  judgeGifts(at: { readonly isTimely: boolean }): void
   /** At the end, when all is quiet and claimed. */
   close(): void
 }
@@ -107,6 +113,7 @@ export function channelLedger(world: World): ChannelLedger {
   const adopted = new Map<Hex, bigint>()
   /** What was charged in vain: it was not claimed before a withdrawal. */
   const forfeited = new Map<Hex, bigint>()
+  const chargedBefore = new Map<Hex, bigint>()
   const mostCharged = new Map<Hex, bigint>()
   const rounds = new Map<
     Process,
@@ -140,10 +147,32 @@ export function channelLedger(world: World): ChannelLedger {
     return opener !== undefined && isLive(opener.product)
   }
 
-  function note(id: string, key: string, payment: Payment): void {
+  function note({ id, payer }: Pick<Call, 'id' | 'payer'>, key: string, payment: Payment): void {
     if (calls.has(id)) return
     const opener = world.byHeader(btoa(JSON.stringify(payment)))
+    if (opener && opener.holder !== opener.client.buyer)
+      violate('ownVoucher', `${opener.holder} orders with ${opener.name}, which ${opener.client.buyer} has signed`)
+    else if (opener && !addressesOf(opener).includes(lower(payer)))
+      violate('payerHasSigned', `${opener.name} of ${opener.holder} orders in the name of ${titleOfAddress(payer)}`)
     calls.set(id, { name: `call ${calls.size}`, opening: key, opener, at: written() })
+  }
+
+  const titleOfAddress = (address: string): string =>
+    world.clients.find(({ config }) => config.payer === lower(address))?.name ?? address
+
+  /** What a claim publishes of the channels of others, a thief reads. */
+  function publish({ data }: { readonly data: Hex }): void {
+    if (!world.rule.isThief || world.published.has(data)) return
+    world.published.add(data)
+    const decoded = decodedCall(data)
+    if (decoded.functionName === 'multicall') for (const inner of decoded.args[0]) publish({ data: inner })
+    if (decoded.functionName !== 'claimWithSignature') return
+    for (const { channelId, ceiling, charged, signed } of claimRowsOf(decoded.args[0]))
+      steal(clientOf(channelId), { ceiling, charged, signature: signed })
+  }
+
+  function steal(client: Client, voucher: Omit<Voucher, 'client'>): void {
+    if (client.buyer !== THIEF) world.loot.push({ client, ...voucher })
   }
 
   // ── channels ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -281,7 +310,7 @@ export function channelLedger(world: World): ChannelLedger {
     hooks: {
       opened(opened, authorization) {
         world.say(() => `   -> ${opened.kind} ${opened.kind === 'over' ? opened.sum : nameOf(opened.call.id)}`)
-        if (opened.kind === 'opened') note(opened.call.id, authorization.key, authorization.payment)
+        if (opened.kind === 'opened') note(opened.call, authorization.key, authorization.payment)
         return opened
       },
       claiming() {},
@@ -295,8 +324,9 @@ export function channelLedger(world: World): ChannelLedger {
         return isWritten
       },
       recorded,
-      paid({ id }, { key, payment }, { receipt, spent }) {
-        note(id, key, payment)
+      paid(order, { key, payment }, { receipt, spent }) {
+        const { id } = order
+        note(order, key, payment)
         handed.set(key, { call: id, charge: BigInt(receipt.amount), at: written() })
         recorded(spent.record)
         paidAt.set(id, world.step)
@@ -314,6 +344,7 @@ export function channelLedger(world: World): ChannelLedger {
     newWork: () => ++works,
 
     sending(actor, call) {
+      publish(call)
       const deposit = world.signed.find((signed) => signed.deposit?.call.data === call.data)
       if (!deposit || wasRestored) return
       const isOpen = [...calls.values()].some(({ opening }) => opening === deposit.key)
@@ -324,6 +355,7 @@ export function channelLedger(world: World): ChannelLedger {
     mined(by, call, from) {
       const before = new Map(world.clients.map(({ id }) => [id, world.contract.escrow(id).balance]))
       const mined = world.contract.send(call, from)
+      publish(call)
       world.say(
         () =>
           `   a transaction of ${by === 'gateway' ? 'the gateway' : 'somebody'} ${mined.isSuccess ? 'is mined' : 'reverts'}`,
@@ -373,10 +405,14 @@ export function channelLedger(world: World): ChannelLedger {
       if (actor.signed?.isRefund && actor.kind === 'post') return learn(actor, reply, body)
       judgeReceipt(actor, actor.call ?? (reply.status === 200 && isAnswer ? opened : id), reply)
       if (reply.status === 200 && isAnswer) judgeLive(actor, text)
-      const isOther =
-        actor.call !== undefined && row(actor.call)?.payer.toLowerCase() !== actor.signed?.client.config.payer
+      const holder = actor.signed?.holder
+      const isOther = actor.call !== undefined && calls.get(actor.call)?.opener?.holder !== holder
       if (isOther && reply.status < 300 && row(actor.call ?? '') !== undefined)
         violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
+      const reported = actor.kind === 'post' ? (body.id ?? body.job_id) : undefined
+      const owner = reported === undefined ? undefined : calls.get(reported)?.opener?.holder
+      if (owner !== undefined && owner !== holder)
+        violate('onlyThePayer', `${actor.name} of ${holder} is told of ${nameOf(reported)} of ${owner}`)
       if (reply.status === 200 && body.data && body.payment?.status !== 'unresolved' && !isCharged(body.id))
         violate('resultHasCharge', `${actor.name} shows ${nameOf(body.id)}, which no channel was charged for`)
       judgeRefusal(actor, reply)
@@ -416,11 +452,18 @@ export function channelLedger(world: World): ChannelLedger {
 
     fled: ({ buyer }) => void fugitives.add(buyer),
 
-    judgeGifts() {
+    seeded({ id }, stored) {
+      records.set(id, stored)
+      mostCharged.set(id, stored.charged)
+      chargedBefore.set(id, stored.charged)
+    },
+
+    judgeGifts({ isTimely }) {
       if (world.isRough || wasRestored) return
       for (const [key, { client, works: read }] of answers) {
         const spare = read.size - (moves.has(key) ? 1 : 0)
-        if (spare <= 0 || fugitives.has(client.buyer)) continue
+        const isExcused = client.buyer !== THIEF && (!isTimely || fugitives.has(client.buyer))
+        if (spare <= 0 || isExcused) continue
         violate('nothingGiven', `${client.name} read ${read.size} answers and was charged for ${read.size - spare}`)
       }
     },
@@ -430,7 +473,11 @@ export function channelLedger(world: World): ChannelLedger {
       for (const client of world.clients) {
         const { claimed: onChain, balance } = world.contract.escrow(client.id)
         const { charged } = records.get(client.id) ?? EMPTY
-        const sum = [...moves.values()].reduce((all, move) => all + (move.channelId === client.id ? move.due : 0n), 0n)
+        const before = chargedBefore.get(client.id) ?? 0n
+        const sum = [...moves.values()].reduce(
+          (all, move) => all + (move.channelId === client.id ? move.due : 0n),
+          before,
+        )
         due += onChain
         if (!wasRestored && sum !== charged)
           violate('trueLedger', `${client.name} was charged ${charged}, and its calls come to ${sum}`)
@@ -459,10 +506,21 @@ export function channelLedger(world: World): ChannelLedger {
 
   // ── what clients learn ────────────────────────────────────────────────────────────────────────────────────────────
 
+  /** A correction may tell the last voucher to whoever presents an old one. */
+  function learnAsThief(client: Client, body: Record<string, unknown>): void {
+    const { accepts = [] } = body as { accepts?: Corrections }
+    const { channelState, voucherState } = accepts[0]?.extra ?? {}
+    if (!channelState || !voucherState) return
+    const [ceiling, charged] = [voucherState.signedMaxClaimable, channelState.chargedCumulativeAmount].map(BigInt)
+    if (ceiling !== undefined && charged !== undefined)
+      steal(client, { ceiling, charged, signature: voucherState.signature })
+  }
+
   /** As the official client does: by the receipt in a header, or by the correction of a 402. */
   function learn({ signed }: Actor, reply: Reply, body: Record<string, unknown>): void {
     if (!signed) return
     const { client } = signed
+    if (signed.holder !== client.buyer) return learnAsThief(client, body)
     const receipt = headerIn(reply, 'payment-response')
     const known = receipt?.success ? (receipt.extra as { channelState?: ChannelState })?.channelState : undefined
     if (known) {
@@ -471,9 +529,7 @@ export function channelLedger(world: World): ChannelLedger {
       return
     }
     if (reply.status !== 402 || receipt) return
-    const { accepts = [] } = body as {
-      accepts?: { extra?: { channelState?: ChannelState; voucherState?: VoucherState } }[]
-    }
+    const { accepts = [] } = body as { accepts?: Corrections }
     const { channelState, voucherState } = accepts[0]?.extra ?? {}
     if (!channelState) return
     const onChain = world.contract.escrow(client.id)
@@ -486,7 +542,14 @@ export function channelLedger(world: World): ChannelLedger {
   }
 }
 
+/** The addresses of the keys that its buyer holds. */
+function addressesOf({ client }: Signed): readonly Hex[] {
+  const isOwn = client.config.payer === client.wallet.address
+  return isOwn ? [client.wallet.address, client.voucher.address] : [client.voucher.address]
+}
+
 type ChannelState = { readonly chargedCumulativeAmount: string; readonly balance: string }
+type Corrections = { extra?: { channelState?: ChannelState; voucherState?: VoucherState } }[]
 type VoucherState = { readonly signedMaxClaimable: string; readonly signature: Hex }
 
 function headerIn(reply: Reply, name: string): Record<string, unknown> | undefined {

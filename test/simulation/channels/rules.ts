@@ -8,6 +8,7 @@ import type { Relayer } from '../../../adapters/chains/evm/relayer.ts'
 import type { Storage, Timeouts } from '../../../core/mod.ts'
 import type { Chain, StoredRecord } from '../../../core/ports/mod.ts'
 import type { Hex } from '../../../adapters/chains/hex.ts'
+import { checksummed } from '../../../core/lib/checksum.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { LawName } from './ledger.ts'
 import { CHANNELS_VIEW, claimRowsOf, digests, lowered, WITHDRAWALS_VIEW } from './contract.ts'
@@ -23,6 +24,10 @@ export type Backing = {
 
 export type ChannelRule = {
   readonly name: string
+  /** So many channels were charged before the run begins. */
+  readonly crowd?: number
+  /** Somebody tries to read, take and drain. */
+  readonly isThief?: boolean
   readonly timeouts?: Partial<Timeouts>
   readonly backing?: (backing: Backing) => Backing
   readonly chain?: (chain: Chain) => Chain
@@ -33,6 +38,10 @@ export type ChannelRule = {
 }
 
 export const CHANNELS: ChannelRule = { name: 'channels, as built' }
+
+/** More than fit into two batches of claims. */
+export const CROWD_OF_CHANNELS: ChannelRule = { name: 'hundreds of channels', crowd: 220 }
+export const THIEF_OF_CHANNELS: ChannelRule = { name: 'channels, with a thief', isThief: true }
 
 export const channelFlags: readonly ChannelRule[] = [
   {
@@ -165,6 +174,31 @@ export const channelFlags: readonly ChannelRule[] = [
     }),
   },
   {
+    name: 'all batches of a claim are sent',
+    crowd: 220,
+    breaks: ['sellerIsPaid'],
+    backing: (backing) => ({ ...backing, relayer: { send: (call, now) => firstBatch(backing, call, now) } }),
+  },
+  {
+    name: 'the wallet of a channel is who has signed',
+    isThief: true,
+    breaks: ['payerHasSigned'],
+    chain: (chain) => ({
+      ...chain,
+      async identify(payment, offer, at) {
+        const identity = await chain.identify(payment, offer, at)
+        const { payer } = (payment.payload as { channelConfig: { payer: string } }).channelConfig
+        return identity.kind === 'known' ? { ...identity, payer: checksummed(payer) } : identity
+      },
+    }),
+  },
+  {
+    name: 'a voucher that others can read buys nothing',
+    isThief: true,
+    breaks: ['ownVoucher'],
+    seed: 7,
+  },
+  {
     name: 'the storage answers',
     breaks: ['noSurprise'],
     backing: ({ storage, ...rest }) => ({
@@ -173,6 +207,19 @@ export const channelFlags: readonly ChannelRule[] = [
     }),
   },
 ]
+
+/** What claims more than the first hundred channels is refused. */
+const claimedBefore = new WeakMap<Backing, number>()
+async function firstBatch(backing: Backing, call: Parameters<Relayer['send']>[0], now: number) {
+  const { functionName, args } = decodeFunctionData({ abi, data: call.data })
+  const [first] = functionName === 'multicall' ? args[0] : []
+  const rows = first && decodeFunctionData({ abi, data: first })
+  const count = rows?.functionName === 'claimWithSignature' ? rows.args[0].length : 0
+  const before = claimedBefore.get(backing) ?? 0
+  claimedBefore.set(backing, before + count)
+  if (count > 0 && before >= 100) return { kind: 'rejected', reason: 'the first hundred are enough' } as const
+  return await backing.relayer.send(call, now)
+}
 
 type Data = Readonly<Record<string, unknown>>
 

@@ -1,18 +1,18 @@
 /** The world of one run with channels: the contract, the buyers' clients, and processes with the real adapter. */
+import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
-import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
 import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
 import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
 import type { CheckSignature } from '../../../adapters/chains/evm/identity.ts'
-import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
+import { channelStates, newState } from '../../../adapters/chains/evm/channels/state.ts'
 import type { Reads, ViewResult } from '../../../adapters/chains/evm/reads.ts'
 import type { SendResult } from '../../../adapters/chains/evm/relayer.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
-import { type Hex, hexOf, lower, word } from '../../../adapters/chains/hex.ts'
+import { type Hex, hexOf, word } from '../../../adapters/chains/hex.ts'
 import { type Answer, failure, type RpcFailure } from '../../../adapters/chains/json_rpc.ts'
 import { type Gateway, gateway, type Payment, type Ports, type Storage, timeouts } from '../../../core/mod.ts'
 import type { Call, Chain } from '../../../core/ports/mod.ts'
@@ -32,24 +32,19 @@ import { ALL_ENDPOINTS } from '../setup.ts'
 import { type ChannelLedger, channelLedger } from './ledger.ts'
 import { CHAIN_ID, type Contract, createContract, depositDigest, digests } from './contract.ts'
 import { type Journal, journal } from './journal.ts'
-import { AUTHORIZER, hasSigned, type Signer, signerOf } from './keys.ts'
+import { type Client, clientsOf, crowdOf } from './clients.ts'
+import { AUTHORIZER, hasSigned } from './keys.ts'
 import type { Backing, ChannelRule } from './rules.ts'
 import { ASSET, DOMAIN, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
 
 const MAX_PROCESSES = 6
 
-/** One channel of a buyer, and what its client believes. */
-export type Client = {
-  readonly name: string
-  readonly buyer: string
-  /** Signs deposits; its address is the payer. */
-  readonly wallet: Signer
-  /** Signs vouchers. */
-  readonly voucher: Signer
-  readonly config: ChannelConfig
-  readonly id: Hex
-  charged: bigint
-  balance: bigint
+/** A voucher that a claim has published, or that a correction has told. */
+export type Voucher = {
+  readonly client: Client
+  readonly ceiling: bigint
+  readonly charged: bigint
+  readonly signature: Hex
 }
 
 /** `body`: as a payload has it. `call`: the transaction, which anybody may send. */
@@ -69,6 +64,8 @@ export type Signed = {
   readonly deposit: SignedDeposit | undefined
   /** It buys nothing, and asks for what is left. */
   readonly isRefund: boolean
+  /** Who presents it: the buyer, or a thief who has read it somewhere. */
+  readonly holder: string
   isPresented: boolean
 }
 
@@ -84,7 +81,12 @@ type Parts = {
   readonly products: readonly Product[]
   readonly contract: Contract
   readonly ledger: ChannelLedger
-  readonly clients: readonly Client[]
+  /** A thief makes more of them. */
+  readonly clients: Client[]
+  /** What a thief knows. */
+  readonly loot: Voucher[]
+  /** What was sent to the chain, mined or not. */
+  readonly published: Set<Hex>
   readonly signed: Signed[]
   readonly isSingle: boolean
   /** The storage fails now and then. */
@@ -109,9 +111,25 @@ type Parts = {
   sign(
     client: Client,
     product: Product,
-    payment: { readonly base: bigint; readonly deposit?: SignedDeposit | undefined; readonly amount?: bigint },
+    payment: {
+      readonly base: bigint
+      readonly deposit?: SignedDeposit | undefined
+      readonly amount?: bigint
+      readonly signature?: Hex
+      readonly holder?: string
+    },
   ): Signed
-  signRefund(client: Client, amount?: bigint): Signed
+  /** `voucher`: another than one for what was charged. */
+  signRefund(
+    client: Client,
+    refund?: {
+      readonly amount?: bigint | undefined
+      readonly voucher?: Pick<Voucher, 'ceiling' | 'signature'>
+      readonly holder?: string
+    },
+  ): Signed
+  /** An answer that is quoted at exactly so much, where there is one. */
+  pricedAt(amount: bigint): Product | undefined
   signDeposit(client: Client, deposit: { readonly amount: bigint; readonly lifeSeconds: number }): SignedDeposit
   byHeader(header: string): Signed | undefined
   fails(): boolean
@@ -213,31 +231,13 @@ function gatewayOf(
   })
 }
 
-/** Two buyers, or three channels of two buyers. Bob's vouchers have a key of their own. */
-function clientsOf(isThree: boolean): readonly Client[] {
-  const clients = [clientOf('alice', 1n), clientOf('bob', 1n)]
-  return isThree ? [...clients, clientOf('alice', 2n)] : clients
+export type WorldOptions = {
+  readonly products: readonly Product[]
+  readonly isTraced: boolean
+  readonly pricedAt: (amount: bigint) => Product | undefined
 }
 
-function clientOf(buyer: string, salt: bigint): Client {
-  const wallet = signerOf(buyer)
-  const voucher = buyer === 'bob' ? signerOf('the vouchers of bob') : wallet
-  const config: ChannelConfig = {
-    payer: wallet.address,
-    payerAuthorizer: voucher.address,
-    receiver: lower(PAY_TO),
-    receiverAuthorizer: AUTHORIZER.address,
-    token: lower(ASSET),
-    withdrawDelay: WITHDRAW_DELAY,
-    salt: `0x${word(salt)}`,
-  }
-  const id = digests.channelId(config)
-  return { name: `${buyer[0]}${salt}`, buyer, wallet, voucher, config, id, charged: 0n, balance: 0n }
-}
-
-export type WorldOptions = { readonly products: readonly Product[]; readonly isTraced: boolean }
-
-export function createWorld(rule: ChannelRule, seed: number, { products, isTraced }: WorldOptions): World {
+export function createWorld(rule: ChannelRule, seed: number, { products, isTraced, pricedAt }: WorldOptions): World {
   const dice = chance(seed)
   const contract = createContract()
   const scheduler = createScheduler<Signed>(dice, {
@@ -370,6 +370,9 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     contract,
     ledger: undefined as unknown as ChannelLedger,
     clients: clientsOf(dice.isLucky(0.5)),
+    loot: [],
+    published: new Set(),
+    pricedAt,
     signed: [],
     isSingle: dice.isLucky(0.3),
     isFlaky: scheduler.lost > 0,
@@ -427,10 +430,10 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
 
     keyOf: (channelId, base) => `${prefixes.get(channelId)}${base}`,
 
-    sign(client, product, { base, deposit, amount = BigInt(product.offer.amount) }) {
+    sign(client, product, { base, deposit, amount = BigInt(product.offer.amount), signature: read, holder }) {
       const offer = { ...product.offer, amount: String(amount) }
       const ceiling = base + BigInt(offer.amount)
-      const signature = client.voucher.sign(digests.voucher(client.id, ceiling))
+      const signature = read ?? client.voucher.sign(digests.voucher(client.id, ceiling))
       const voucher = { channelId: client.id, maxClaimableAmount: String(ceiling), signature }
       const common = { channelConfig: client.config, voucher }
       const payload = deposit ? { type: 'deposit', ...common, deposit: deposit.body } : { type: 'voucher', ...common }
@@ -441,13 +444,14 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
       const header = btoa(JSON.stringify(payment))
       const name = `${client.name}${world.signed.length}@${base}${deposit ? `+${deposit.amount}` : ''}`
       const { key } = parsed
-      return store({ name, key, client, product, payment, header, base, ceiling, deposit, isRefund: false })
+      const by = holder ?? client.buyer
+      return store({ name, key, client, product, payment, header, base, ceiling, deposit, isRefund: false, holder: by })
     },
 
-    signRefund(client, amount) {
+    signRefund(client, { amount, voucher: read, holder = client.buyer } = {}) {
       const product = dice.pick(products)
-      const ceiling = client.charged
-      const signature = client.voucher.sign(digests.voucher(client.id, ceiling))
+      const ceiling = read?.ceiling ?? client.charged
+      const signature = read?.signature ?? client.voucher.sign(digests.voucher(client.id, ceiling))
       const voucher = { channelId: client.id, maxClaimableAmount: String(ceiling), signature }
       const part = amount === undefined ? {} : { amount: String(amount) }
       const payload = { type: 'refund', channelConfig: client.config, voucher, ...part }
@@ -466,6 +470,7 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
         ceiling,
         deposit: undefined,
         isRefund: true,
+        holder,
       })
     },
 
@@ -485,5 +490,28 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     byHeader: (header) => byHeader.get(header),
   }
   const world: World = Object.assign(scheduler, parts)
-  return Object.assign(world, { ledger: channelLedger(world) })
+  Object.assign(world, { ledger: channelLedger(world) })
+  if (rule.crowd) seedCrowd(world, crowdOf(rule.crowd))
+  return world
+}
+
+const DEPOSITED = 30_000n
+
+/** Channels that were funded and charged before the run begins, by processes that are no more. */
+function seedCrowd(world: World, crowd: readonly Client[]): void {
+  const states = channelStates(world.journal.storage, { network: NETWORK, seller: AUTHORIZER.address })
+  for (const [index, client] of crowd.entries()) {
+    const { id, config, voucher } = client
+    world.contract.gift(id, DEPOSITED)
+    const charged = 700n + BigInt(index)
+    const ceiling = 8_700n
+    const signature = voucher.sign(digests.voucher(id, ceiling))
+    const mirror = { balance: DEPOSITED, claimed: 0n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+    const state = { ...newState({ channelId: id, config }, mirror, world.now), charged, ceiling, signature }
+    peek(states.replace(undefined, state, world.now))
+    world.ledger.seeded(client, { charged, ceiling, claimed: 0n, signature })
+    world.clients.push(Object.assign(client, { charged, balance: DEPOSITED }))
+  }
+  drainMicrotasks()
+  world.backup = world.journal.length()
 }

@@ -14,7 +14,7 @@ const INTERESTING: Readonly<Record<ChatFormat, RegExp>> = {
   chat: /"(?:usage": ?\{|error":|reasoning": ?"|finish_reason": ?"|object": ?"error")|\[DONE\]|event: error/,
   messages: /event: (?:error|message_delta|message_start|message_stop)|"type": ?"error"/,
   responses: /event: (?:error|response\.(?:completed|incomplete|failed))|"type": ?"error"/,
-  generate_content: /"error":|event: error|"(?:finishReason|finish_reason|blockReason)": ?"/,
+  generate_content: /"error":|event: error/,
 }
 
 /** Matches events that may have content that is charged for. In `chat` the first chunks are parsed instead. */
@@ -44,8 +44,7 @@ export type StreamFormat = {
 /**
  * Forwards a vendor's stream in the format that the caller reads. Complete events are passed on as the bytes received,
  * or in the contract's spelling where the vendor's differs. `[DONE]` and its equivalents are held back as the closing
- * events, and end the stream; generate_content has none, so that its last event with a finish reason is held back until
- * another one follows. Throws an ApiError for an error event, after the events before it, and for a stream that
+ * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
  * is interrupted.
  */
 export function forwardedStream(
@@ -144,7 +143,6 @@ export function forwardedStream(
     const out = data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized([buffered]) : undefined
     isOver = true
     if (!isFinished) failure ??= brokenOff()
-    if (format === 'generate_content') trackContent(closing)
     if (!isFinished || format !== 'chat' || closing !== '') return out
     closing = DONE
     const counted = estimated()
@@ -171,22 +169,18 @@ export function forwardedStream(
     if (estimate) sample(read)
     // The end often comes in one piece with the last words, which count.
     const out = closing === DONE ? read + estimated() : read
-    trackContent(out)
+    if (format === 'chat') hasStarted ||= hasContent
+    else {
+      hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
+      hasStarted ||= hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
+    }
     if (format === 'responses' && out.includes(SEQUENCE)) lastNumbered = out
     return rename ? rename(out) : out
   }
 
-  function trackContent(out: string): void {
-    if (format !== 'chat') {
-      hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
-      hasStarted ||= out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
-    }
-    hasStarted ||= hasContent
-  }
-
   /** Length of the plain events at the start of a text, which pass as they are; what follows is read event by event. */
   function plainLength(text: string): number {
-    if (isOpening || isTagged(text) || closing !== '') return 0
+    if (isOpening || isTagged(text)) return 0
     const marked = text.search(marks)
     // The mark may be in the name of an event, before its data.
     const end = marked < 0 ? text.length : text.lastIndexOf('\n\n', marked - 1) + 2
@@ -205,10 +199,9 @@ export function forwardedStream(
         const event = isOpening || !isPlain || isTagged(raw) || marks.test(raw) ? parseEvent(raw) : undefined
         if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
         if (event) out += readEvent(event, raw)
-        if (!event) out += isPlain ? released() + raw : keepAlive(raw, format)
+        if (!event) out += isPlain ? raw : keepAlive(raw)
       } catch (error) {
         failure = error as ApiError
-        out += released()
       }
       if (failure || isOver) break
     }
@@ -346,23 +339,8 @@ export function forwardedStream(
   }
 
   function generateContent({ event, data }: SseEvent, raw: string): string {
-    const payload = tryJson(data)
-    if (event === 'error' || payload?.error !== undefined) throw upstreamFailure({ event, data })
-    const isPing = event !== undefined && payload?.candidates === undefined
-    if (!payload || isPing) return ''
-    // Clients of this format read single lines of data and nothing else (contract 7.29).
-    const sent = PLAIN.generate_content.test(raw) ? raw : sseJson(payload)
-    const before = released()
-    if (!ENDED.test(data)) return before + sent
-    closing = sent
-    return before
-  }
-
-  /** The event that was held back as the last one and was not. */
-  function released(): string {
-    const delayed = format === 'generate_content' ? closing : ''
-    if (delayed !== '') closing = ''
-    return delayed
+    if (event === 'error' || tryJson(data)?.error !== undefined) throw upstreamFailure({ event, data })
+    return raw
   }
 
   /** Before the answer starts, a failing stream is an ordinary error, classified by its vendor. */
@@ -479,9 +457,8 @@ const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
 const isOnePlain = (text: string): boolean =>
   text.startsWith('data: {') && text.indexOf('\n') === text.length - 2 && text.endsWith('}\n\n')
 
-/** Comments are keep-alives; their text is not forwarded, and nothing of them where clients cannot read comments. */
-const keepAlive = (raw: string, format: ChatFormat): string =>
-  raw.trim() === '' || format === 'generate_content' ? '' : ': working\n\n'
+/** Comments are keep-alives; their text is not forwarded. */
+const keepAlive = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
 
 /** A line without exactly one space after its name. */
 const UNUSUAL_SPACING = /^(?:data|event|id|retry):(?! )/m
