@@ -197,6 +197,7 @@ export const channelFlags: readonly ChannelRule[] = [
     isThief: true,
     breaks: ['ownVoucher'],
     seed: 7,
+    backing: (backing) => withRecords(backing, { written: ({ spent: _, ...data }) => data }),
   },
   {
     name: 'the storage answers',

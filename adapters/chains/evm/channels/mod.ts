@@ -38,10 +38,12 @@ import type { ChannelDeposits } from './deposits.ts'
 import { BUSY, busy, type ChannelRefunds } from './refunds.ts'
 import {
   buyerOf,
+  chargedState,
   channelStateOf,
   type ChannelState,
   type ChannelStates,
   isRefunding,
+  isSpentVoucher,
   type Mirror,
   newState,
   withMirror,
@@ -184,6 +186,7 @@ export function evmChannels(
     const state = isRefunding(found) ? await refunds.ended(found, at) : found
     if (isRefunding(state)) return busy(state)
     if (base !== state.charged) return outOfStep(parsed.ceiling, state)
+    if (isSpentVoucher(state, ceiling)) return spentVoucher(ceiling)
     const added = problem === 'landed' ? 0n : coming
     const free = state.balance + added - state.withdrawing - state.charged
     if (state.balance + added === 0n) {
@@ -259,7 +262,7 @@ export function evmChannels(
         // Whoever waits for it has given up, and asks for its fate.
         if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
         const proven = deposit && { isPayerProven: true as const }
-        const next = { ...state, ...proven, charged: state.charged + due, ceiling, signature }
+        const next = chargedState({ ...state, ...proven }, { due, ceiling, signature })
         if (await states.replace(before, next, at.now))
           return { kind: 'settled', receipt: receiptOf(parsed, next, due) }
       }
@@ -294,7 +297,7 @@ export function evmChannels(
     if (!before || parsed.base !== before.charged || before.refund?.status === 'sent') return undefined
     if (!isFresh(before, at.now) || before.charged + due > claimable(before, at.now)) return undefined
     const { ceiling, signature } = parsed
-    const next = { ...before, charged: before.charged + due, ceiling, signature }
+    const next = chargedState(before, { due, ceiling, signature })
     return { ...states.moving(before, next, at.now), receipt: receiptOf(parsed, next, due) }
   }
 
@@ -352,6 +355,11 @@ export function evmChannels(
 
   const isIdle = () => active === 0 && refunds.isIdle() && deposits.isIdle()
   return { terms, identify, verify, secure, settle, drawDown, fate, refund, isIdle }
+}
+
+function spentVoucher(ceiling: bigint): Refused {
+  const text = `a voucher of ${ceiling} has paid before, and others may have read it; order at another price, for example with another max_tokens`
+  return refusedChannel('PAYMENT_REPLAY', 'voucher_spent', text)
 }
 
 function notCovered(ceiling: bigint, { balance, withdrawing }: Mirror): Refused {

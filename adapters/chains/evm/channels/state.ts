@@ -53,6 +53,8 @@ export type ChannelState = Mirror & {
   readonly refund?: Refund
   /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
   readonly isPayerProven?: true
+  /** Ceilings above what is charged of vouchers that have paid: whoever reads a claim has their signatures. */
+  readonly spent?: readonly string[]
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
@@ -136,6 +138,34 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   }
 }
 
+/** Of one channel, before the lowest is forgotten and everything up to it is refused. */
+const MAX_SPENT = 64
+
+/** The channel after a charge by a voucher. */
+export function chargedState(
+  state: ChannelState,
+  { due, ceiling, signature }: Pick<ChannelState, 'ceiling' | 'signature'> & { readonly due: bigint },
+): ChannelState {
+  const charged = state.charged + due
+  const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) > charged)
+  const sorted = spent.toSorted((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1)).slice(-MAX_SPENT)
+  return { ...state, charged, ceiling, signature, spent: sorted }
+}
+
+/**
+ * Whether a voucher for this ceiling may be in the hands of others. Claims publish vouchers, and a correction tells the
+ * last one; what it allows above the charge would buy for whoever presents it.
+ */
+export function isSpentVoucher(state: ChannelState, ceiling: bigint): boolean {
+  const spent = spentBy(state)
+  const isUnknown = spent.length >= MAX_SPENT && ceiling <= BigInt(spent[0] ?? 0)
+  return isUnknown || spent.includes(String(ceiling))
+}
+
+/** A record of before they were noted has its last one. */
+const spentBy = ({ spent, ceiling }: ChannelState): readonly string[] =>
+  spent ?? (ceiling > 0n ? [String(ceiling)] : [])
+
 /** By how much the clocks of replicas may differ, and more. */
 const MAX_SKEW_MS = 30_000
 
@@ -197,7 +227,15 @@ function decoded(stored: Json): ChannelState {
   return {
     ...(plain as unknown as Pick<
       ChannelState,
-      'channelId' | 'config' | 'signature' | 'deposit' | 'refund' | 'isPayerProven' | 'syncedAt' | 'withdrawRequestedAt'
+      | 'channelId'
+      | 'config'
+      | 'signature'
+      | 'deposit'
+      | 'refund'
+      | 'isPayerProven'
+      | 'spent'
+      | 'syncedAt'
+      | 'withdrawRequestedAt'
     >),
     balance: BigInt(balance),
     claimed: BigInt(claimed),
