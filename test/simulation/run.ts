@@ -12,7 +12,7 @@ import { LAWS } from './ledger.ts'
 import { type Campaign, campaign, type Plan, replay } from './campaign.ts'
 import { LAWS as CHANNEL_LAWS } from './channels/ledger.ts'
 import { channelCampaign, channelReplay } from './channels/campaign.ts'
-import { CHANNELS, channelFlags, CROWD_OF_CHANNELS, THIEF_OF_CHANNELS } from './channels/rules.ts'
+import { CHANNELS, channelFlags, LOAD_OF_CHANNELS, THIEF_OF_CHANNELS } from './channels/rules.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
 import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule } from './setup.ts'
@@ -30,7 +30,7 @@ const { values } = parseArgs({
     harsh: { type: 'boolean', default: false },
     channels: { type: 'boolean', default: false },
     thief: { type: 'boolean', default: false },
-    crowd: { type: 'boolean', default: false },
+    load: { type: 'boolean', default: false },
     use: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
@@ -84,7 +84,7 @@ async function explore(name: string, made: (plan: Plan) => Promise<Campaign<AnyR
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
-  const harsh = (['harsh', 'use', 'channels', 'thief', 'crowd'] as const)
+  const harsh = (['harsh', 'use', 'channels', 'thief', 'load'] as const)
     .flatMap((name) => (values[name] ? [` --${name}`] : []))
     .join('')
   if (first)
@@ -108,7 +108,7 @@ async function shared(workers: number): Promise<boolean> {
 }
 
 async function playChannels(): Promise<boolean> {
-  const theme = values.crowd ? CROWD_OF_CHANNELS : CHANNELS
+  const theme = values.load ? LOAD_OF_CHANNELS : CHANNELS
   const built = values.thief ? THIEF_OF_CHANNELS : theme
   const rule = values.without === undefined ? built : channelFlags.find((each) => each.name === values.without)
   if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(values.without)}; --channels --rules lists them`)

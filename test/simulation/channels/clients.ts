@@ -23,8 +23,8 @@ export type Client = {
 export const THIEF = 'mallory'
 
 /** Channels of one buyer, which differ by their salts. */
-export const crowdOf = (size: number): readonly Client[] =>
-  Array.from({ length: size }, (_, index) => clientOf('crowd', 100n + BigInt(index)))
+export const loadOf = (size: number): readonly Client[] =>
+  Array.from({ length: size }, (_, index) => clientOf('load', 100n + BigInt(index)))
 
 /** Two buyers, or three channels of two buyers. Bob's vouchers have a key of their own. */
 export function clientsOf(isThree: boolean): Client[] {

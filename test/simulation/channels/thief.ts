@@ -25,8 +25,8 @@ const TRICKS: readonly Event[] = [
 ]
 
 /** A run is about one of the tricks, and has some of all of them. */
-export function thievery({ chance }: World): readonly (readonly [Event, number])[] {
-  const favourite = chance.pick(TRICKS)
+export function thievery({ chance, rule }: World): readonly (readonly [Event, number])[] {
+  const favourite = TRICKS.find(({ name }) => name === rule.trick) ?? chance.pick(TRICKS)
   return TRICKS.map((trick) => [trick, trick === favourite ? 10 : chance.pick([0, 1, 2])])
 }
 

@@ -32,7 +32,7 @@ import { ALL_ENDPOINTS } from '../setup.ts'
 import { type ChannelLedger, channelLedger } from './ledger.ts'
 import { CHAIN_ID, type Contract, createContract, depositDigest, digests } from './contract.ts'
 import { type Journal, journal } from './journal.ts'
-import { type Client, clientsOf, crowdOf } from './clients.ts'
+import { type Client, clientsOf, loadOf } from './clients.ts'
 import { AUTHORIZER, hasSigned } from './keys.ts'
 import type { Backing, ChannelRule } from './rules.ts'
 import { ASSET, DOMAIN, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
@@ -491,16 +491,16 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
   }
   const world: World = Object.assign(scheduler, parts)
   Object.assign(world, { ledger: channelLedger(world) })
-  if (rule.crowd) seedCrowd(world, crowdOf(rule.crowd))
+  if (rule.load) seedLoad(world, loadOf(rule.load))
   return world
 }
 
 const DEPOSITED = 30_000n
 
 /** Channels that were funded and charged before the run begins, by processes that are no more. */
-function seedCrowd(world: World, crowd: readonly Client[]): void {
+function seedLoad(world: World, load: readonly Client[]): void {
   const states = channelStates(world.journal.storage, { network: NETWORK, seller: AUTHORIZER.address })
-  for (const [index, client] of crowd.entries()) {
+  for (const [index, client] of load.entries()) {
     const { id, config, voucher } = client
     world.contract.gift(id, DEPOSITED)
     const charged = 700n + BigInt(index)
