@@ -15,6 +15,7 @@ import { startAlerts } from './signals/alerts.ts'
 import { findersOf } from './signals/conditions.ts'
 import { webhook } from './signals/webhook.ts'
 import { StartError } from './start_error.ts'
+import { enlargePool } from './request_pool.ts'
 import { startMaintenance } from './maintenance.ts'
 import { VERSION, type Wired, wire } from './wiring/mod.ts'
 import { RENEWALS } from './wiring/chains.ts'
@@ -110,6 +111,7 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
 const ALERT_FLUSH_MS = 2_000
 
 const serve: Io['serve'] = async (env, { isDevnet, data } = { isDevnet: false }) => {
+  enlargePool(process.env)
   const read = isDevnet ? parseConfig('', env) : readConfig(env)
   if (!read.ok)
     return exitWithError([

@@ -59,6 +59,8 @@ export type StreamOptions = {
   /** Creates the error to throw when the connection breaks. */
   readonly broken: (reason: unknown) => Error
   readonly apiErrorOf?: ChatStream['apiErrorOf']
+  /** Called when nothing more is read of it, maybe more than once. */
+  readonly onEnd?: () => void
 }
 
 /** How long, and for how many bytes, the end of a reply is read after its last event; a connection is worth no more. */
@@ -71,12 +73,15 @@ const MAX_REST_BYTES = 65_536
  */
 export function chatStream(
   { reader, first }: { reader: Reader; first: Uint8Array },
-  { signal, controller, after, broken, apiErrorOf }: StreamOptions,
+  { signal, controller, after, broken, apiErrorOf, onEnd }: StreamOptions,
 ): ChatStream {
   let buffered: Uint8Array | undefined = first
   let isReading = false
   let isOver = false
-  const onAbort = () => controller.abort(signal.reason)
+  const onAbort = () => {
+    controller.abort(signal.reason)
+    onEnd?.()
+  }
   signal.addEventListener('abort', onAbort, { once: true })
 
   return {
@@ -117,6 +122,7 @@ export function chatStream(
 
   function onBroken(error: unknown): undefined {
     isReading = false
+    onEnd?.()
     if (isOver) return undefined
     throw signal.aborted ? signal.reason : broken(error)
   }
@@ -133,6 +139,7 @@ export function chatStream(
 
   function end(): void {
     isOver = true
+    onEnd?.()
     signal.removeEventListener('abort', onAbort)
   }
 }

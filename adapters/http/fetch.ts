@@ -5,6 +5,7 @@ import { type ChatStream, type Clock, ApiError, type Log, type MediaStream, type
 import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstError, errorOfEvent } from './event_stream.ts'
 import { readAtMost, readText } from './read_body.ts'
+import { hostOf, slotsOf } from './vendor_slots.ts'
 import {
   type ErrorFor,
   errorFor as defaultErrorFor,
@@ -106,6 +107,11 @@ type OutgoingRequest = {
   readonly headers?: Readonly<Record<string, string>>
 }
 
+/** A slot at the vendor. A stream keeps it until its end; whatever else, until it is read. */
+type Slot = { readonly leave: (() => void) | undefined; isHandedOver: boolean }
+
+type StreamContext = { readonly model: string; readonly beginsBy: number; readonly slot: Slot }
+
 /**
  * A client of one vendor's API. Retries once, after a pause, when the vendor cannot have done any work: no connection,
  * or a status in OVERLOADED. Follows no redirects, which would forward the key. The deadline and `signal` end a call at
@@ -115,6 +121,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   const { name, maker, timeoutMs, clock, log, fetch = globalThis.fetch, maxBytes = MAX_REPLY_BYTES } = config
   const { errorFor = defaultErrorFor, retryPauseMs = RETRY_PAUSE_MS } = config
   const timers = deadlinesOf(clock)
+  const slots = slotsOf(clock)
   const refusing = outages({ log, clock, over: 'a vendor serves this gateway again' })
 
   return {
@@ -159,8 +166,13 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       const startedAt = clock.now()
       return call(
         { url, model: modelIn(url, body), body: JSON.stringify(body), options, headers: STREAM_HEADERS },
-        (response, controller) =>
-          openStream(response, controller, { ...options, model: modelIn(url, body), beginsBy: startedAt + timeoutMs }),
+        (response, controller, slot) =>
+          openStream(response, controller, {
+            ...options,
+            model: modelIn(url, body),
+            beginsBy: startedAt + timeoutMs,
+            slot,
+          }),
       )
     },
     failure,
@@ -169,7 +181,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
 
   async function call<T>(
     request: OutgoingRequest,
-    read: (response: Response, controller: AbortController) => Promise<T>,
+    read: (response: Response, controller: AbortController, slot: Slot) => Promise<T>,
   ): Promise<T> {
     const { url, model = '', method = request.body === undefined ? 'GET' : 'POST', body, options } = request
     const { signal, classify, once = false } = options
@@ -187,12 +199,21 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
     const sent = body === undefined ? { method } : { method, body }
     const attempt = () => fetch(url, { ...sent, headers, redirect: 'manual', signal: controller.signal })
     const exchange = async () => {
-      const response = await send(attempt, { signal: controller.signal, once })
-      if (!response.ok) throw errorFrom(await readErrorReply(response), classify, model)
-      const taken = await read(response, controller)
-      refusing.worked(model)
-      if (model !== '') refusing.worked('')
-      return taken
+      const taking = slots?.take(hostOf(url), controller.signal)
+      const slot: Slot = { leave: taking instanceof Promise ? await taking : taking, isHandedOver: false }
+      try {
+        const response = await send(attempt, { signal: controller.signal, once })
+        if (!response.ok) throw errorFrom(await readErrorReply(response), classify, model)
+        const taken = await read(response, controller, slot)
+        refusing.worked(model)
+        if (model !== '') refusing.worked('')
+        return taken
+      } catch (error) {
+        slot.isHandedOver = false
+        throw error
+      } finally {
+        if (!slot.isHandedOver) slot.leave?.()
+      }
     }
     try {
       // Ends as soon as it is aborted, even if the work notices late or never.
@@ -232,7 +253,7 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
   async function openStream(
     response: Response,
     controller: AbortController,
-    { signal, classify, model, beginsBy }: RequestOptions & { readonly model: string; readonly beginsBy: number },
+    { signal, classify, model, beginsBy, slot }: RequestOptions & StreamContext,
   ): Promise<StreamReply> {
     const type = response.headers.get('content-type') ?? ''
     if (/\bjson\b/i.test(type)) return { kind: 'whole', body: await result(response, controller) }
@@ -251,7 +272,9 @@ export function vendorHttp(config: VendorHttpConfig): VendorHttp {
       const error = reply && errorFrom(reply, classify, model)
       return error instanceof ApiError ? error : undefined
     }
-    const stream = chatStream({ reader, first }, { signal, controller, after: timers.after, broken, apiErrorOf })
+    slot.isHandedOver = true
+    const onEnd = () => slot.leave?.()
+    const stream = chatStream({ reader, first }, { signal, controller, after: timers.after, broken, apiErrorOf, onEnd })
     return { kind: 'stream', stream: { ...stream, beginsBy } }
   }
 

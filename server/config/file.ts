@@ -109,6 +109,10 @@ export const File = Type.Object(
       'How long the calls and the relayer key of a crashed process stay reserved before other replicas take them over, in seconds.',
       Type.Number({ minimum: 5, maximum: 600, default: 30 }),
     ),
+    vendor_requests: setting(
+      'How many requests may be under way at one vendor, by its host. An order beyond it gets 503 before it is paid for. At most half of what all vendors may have, which is the pool of outgoing requests without 256 for chains and storage.',
+      Type.Integer({ minimum: 1, maximum: 60_000, default: 512 }),
+    ),
     trusted_proxies: setting(
       'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
       Type.Array(Type.String({ minLength: 2 })),
@@ -241,6 +245,7 @@ export const variables: Readonly<Record<string, string>> = {
   DRAIN_GRACE_SECONDS: 'drain_grace_seconds',
   DRAIN_SECONDS: 'drain_seconds',
   LEASE_SECONDS: 'lease_seconds',
+  VENDOR_REQUESTS: 'vendor_requests',
   LOG_LEVEL: 'log_level',
   POLL_KEYS: 'poll_keys',
   SIGNING_KEY: 'signing_key',

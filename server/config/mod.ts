@@ -64,6 +64,8 @@ export type Config = Services & {
   readonly drainMs: number
   /** How long the work and the relayer key of a crashed process stay reserved. */
   readonly leaseMs: number
+  /** The most requests under way at one vendor. */
+  readonly vendorRequests: number
   readonly trustedProxies: readonly string[]
   readonly bareV1: boolean
   readonly logLevel: string
@@ -325,6 +327,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
       drainGraceMs: (file.drain_grace_seconds ?? (isDevnet ? 0 : 5)) * 1000,
       drainMs: (file.drain_seconds ?? 30) * 1000,
+      vendorRequests: file.vendor_requests ?? 512,
       leaseMs: (file.lease_seconds ?? 30) * 1000,
       trustedProxies: file.trusted_proxies ?? [],
       bareV1: file.bare_v1 ?? false,

@@ -8,6 +8,8 @@ import { DatabaseError } from '../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { isDevnetLedger } from '../../adapters/storage/sqlite/devnet_ledger.ts'
 import { holdAlone, type SqliteStorage, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import { limitVendors } from '../../adapters/http/vendor_slots.ts'
+import { slotLimits } from '../request_pool.ts'
 import type { PostgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
@@ -142,7 +144,9 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const rows = devnet ? devnet.gateways : config.gateways
   const signingKey = config.signingKey ?? (devnet && devnetSigningKey(devnet.evm.relayerKey))
   const own = await ownProducts(config)
+  const slots = limitVendors(clock, slotLimits(process.env, config.vendorRequests))
   const vendors = vendorsOf(config, {
+    slots,
     ...opening,
     own: await ownProtocols(config),
     isDevnet,

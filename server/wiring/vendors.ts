@@ -1,4 +1,5 @@
 /** Builds the model vendors from the configuration. All gateways of a process share them. */
+import { hostOf, type VendorSlots } from '../../adapters/http/vendor_slots.ts'
 import { mediaFetcher, mediaStreamer } from '../../adapters/http/media_download.ts'
 import type { ModelKind, ModelPorts, Models } from '../../adapters/providers/manifest.ts'
 import { pictureResizer } from '../../adapters/providers/lib/resize.ts'
@@ -14,7 +15,11 @@ import type { Timed } from '../metrics.ts'
 /** `undo` are the shutdown steps, run in reverse order. */
 export type Opening = { readonly log: ServerLog; readonly clock: Clock; readonly undo: (() => unknown)[] }
 type Vending = Opening & { readonly timed: Timed; readonly isDevnet: boolean; readonly nodes: RpcNodes }
-type Counting = { countTokens(text: string): Promise<number>; readonly own?: OwnProtocols }
+type Counting = {
+  readonly slots?: VendorSlots
+  countTokens(text: string): Promise<number>
+  readonly own?: OwnProtocols
+}
 
 export const untimed: Timed = (_name, vendor) => vendor
 
@@ -40,7 +45,7 @@ type Row = { readonly id: string; readonly maker: string; readonly vendor: strin
 /** Creates the vendors of rows. Rows with equal settings share one, and all rows of a kind share its demo. */
 function builderOf<Kind extends ModelKind>(
   kind: Kind,
-  { log, clock, undo, timed, countTokens, own = new Map() }: Vending & Counting,
+  { log, clock, undo, timed, countTokens, slots, own = new Map() }: Vending & Counting,
   shared: Partial<Models[Kind]['config']> = {},
 ) {
   const ports: ModelPorts = { log, clock, countTokens, onClose: (step) => void undo.push(step) }
@@ -53,11 +58,17 @@ function builderOf<Kind extends ModelKind>(
     const protocol = ownProtocol(own, kind, name) ?? protocolOf(kind, name)
     const alike = protocol.isDemo ? name : JSON.stringify([maker, account, serving])
     const config = { ...shared, ...settings, baseUrl: baseUrl ?? protocol.baseUrl, maker, clock, log }
-    const vendor =
-      built.get(alike) ??
-      timed(protocol.isDemo ? name : account, protocol.create(config as unknown as Models[Kind]['config'], ports))
+    const make = () => limited(protocol.create(config as unknown as Models[Kind]['config'], ports), config.baseUrl)
+    const vendor = built.get(alike) ?? timed(protocol.isDemo ? name : account, make())
     built.set(alike, vendor)
     return vendor
+  }
+
+  /** The vendor, which is full as well where no request to its host may begin. */
+  function limited<Vendor extends { isFull?(): boolean }>(vendor: Vendor, baseUrl: string | undefined): Vendor {
+    if (!slots || baseUrl === undefined) return vendor
+    const host = hostOf(baseUrl)
+    return { ...vendor, isFull: () => vendor.isFull?.() === true || slots.isFull(host) }
   }
 
   /** The demo, for rows without a configured vendor. */

@@ -159,6 +159,8 @@ export interface ChatVendor {
   /** Its native format, in which bodies are passed through unchanged; every vendor accepts `chat` as well. */
   readonly format: ChatFormat
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
+  /** Whether it has as many requests as it takes: another order is not priced. Always false without it. */
+  isFull?(): boolean
 }
 
 /**

@@ -9,7 +9,7 @@ import {
   type ChatInput,
   findRow,
   isChatOffered,
-  isServed,
+  isOpen,
   quote,
   worstCost,
   requestRecord,
@@ -61,7 +61,7 @@ const shared = {
   worstCost,
   cost: chatCost,
   priceRange: (offering: Offering) => chatPriceRange(offering, isOnSurface),
-  isAvailable: isServed,
+  isAvailable: isOpen,
   isOffered: (offering: Offering) =>
     (offering.allowlists?.[ALLOWLIST] ?? []).length > 0 && isChatOffered(isOnSurface)(offering),
   remember: requestRecord,

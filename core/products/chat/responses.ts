@@ -12,7 +12,7 @@ import {
   type ChatInput,
   findRow,
   isChatOffered,
-  isServed,
+  isOpen,
   quote,
   worstCost,
   requestRecord,
@@ -96,7 +96,7 @@ const create = streamed<ChatInput>({
   worstCost,
   cost: chatCost,
   priceRange: (offering) => chatPriceRange(offering, isOnSurface),
-  isAvailable: isServed,
+  isAvailable: isOpen,
   isOffered: isChatOffered(isOnSurface),
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),

@@ -314,6 +314,26 @@ export function isServed(input: ChatInput, offering: Offering): boolean {
   return offering.vendors.chat(input.row) !== undefined || candidatesFor(input, offering).next().done !== true
 }
 
+/** `isServed`, for an order. Throws where every vendor of the model has as many requests as it takes. */
+export function isOpen(input: ChatInput, offering: Offering): boolean {
+  if (hasRoom(input, offering)) return true
+  if (isServed(input, offering)) throw fullError(input.row)
+  return false
+}
+
+function hasRoom(input: ChatInput, offering: Offering): boolean {
+  for (const { vendor } of candidatesFor(input, offering)) if (!vendor.isFull?.()) return true
+  return false
+}
+
+const fullError = ({ id }: ChatRow): ApiError =>
+  new ApiError('MODEL_UNAVAILABLE', {
+    message: `${id} has as many requests as it takes. Nothing was charged; send the same request again.`,
+    headers: { 'retry-after': String(FULL_RETRY_SECONDS) },
+  })
+
+const FULL_RETRY_SECONDS = 5
+
 export const requestRecord = ({ row }: ChatInput) => ({ model: row.id, request: { model: row.id } })
 
 // ── the answer ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -358,6 +378,7 @@ export async function answerChat(
   for (let next = candidates.next(); !next.done;) {
     const candidate = next.value
     try {
+      if (candidate.vendor.isFull?.() && hasRoom(input, order)) throw fullError(candidate.row)
       const answer = await askModel(candidate, order, translation(candidate.row))
       return {
         ...answer,

@@ -33,6 +33,7 @@ describe('defaults', () => {
       telemetry: undefined,
       drainGraceMs: 0,
       drainMs: 30_000,
+      vendorRequests: 512,
       leaseMs: 30_000,
       trustedProxies: [],
       bareV1: false,
