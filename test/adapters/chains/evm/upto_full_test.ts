@@ -1,8 +1,10 @@
 /** The scheme `upto` on a real node: the laws, and what only a chain with several keys can get wrong. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { type Hex } from 'viem'
+import { type Hex, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { type EvmConfig } from '../../../../adapters/chains/evm/mod.ts'
+import { evmChain, type EvmConfig } from '../../../../adapters/chains/evm/mod.ts'
+import { leasedChain } from '../../../../adapters/chains/evm/relayer_lease.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { uptoLaws } from '../../../conformance/upto.ts'
@@ -42,6 +44,38 @@ describe('several keys', () => {
     } as never)
     h.chain.close()
     other.chain.close()
+  })
+
+  test('what a dead replica has offered is sent with its key by a living one, which leases it (contract 1.91)', async () => {
+    const h = await harness()
+    const spare = chainWorld.key()
+    await chainWorld.ask('anvil_setBalance', privateKeyToAccount(spare).address, toHex(10n ** 20n))
+    const keys = [h.config.relayerKey, spare].map((key) => {
+      const { address } = privateKeyToAccount(key as Hex)
+      return { name: address, key, address }
+    })
+    const facilitators = keys.map(({ address }) => address)
+    const storage = memoryStorage()
+    const leaseMs = 30_000
+    const replica = (owner: string) =>
+      leasedChain({
+        keys,
+        build: (relayerKey, role) => evmChain({ ...h.config, relayerKey, facilitators, watchesGas: role === 'sender' }),
+        takeLease: (name, when) => storage.lease(name, owner, when),
+        leaseMs,
+      })
+    const [dead, living] = [replica('dead'), replica('living')]
+    const now = h.now()
+    for (const each of [dead, living])
+      expect([(await each.check({ now })).kind, await each.renew(now)]).toEqual(['ready', true])
+    const payer = await h.payer()
+    const payment = await h.sign(payer)
+    expect(await living.settle(payment, h.offer, { ...at(h), now })).toMatchObject({ kind: 'unavailable' })
+    expect(await h.balanceOf(payer)).toBe(1_000_000n)
+    const later = { ...at(h), now: now + leaseMs }
+    expect(await living.settle(payment, h.offer, later)).toMatchObject({ kind: 'settled' })
+    expect(await h.balanceOf(payer)).toBe(1_000_000n - 1_234n)
+    for (const each of [dead, living, h.chain]) each.close()
   })
 
   test('a stranger’s key is refused', async () => {
