@@ -157,7 +157,8 @@ export function app({
         called: ({ tool, status, ms }) => log.access({ id, method: 'POST', path, status, ms: tenths(ms), ip, tool }),
       })
     }
-    const reply = target.gateway.handle(request, caller)
+    const isOwnHost = path === READYZ && byHost.has(name)
+    const reply = target.gateway.handle(isOwnHost ? askingForSales(request) : request, caller)
     if (isDocument(path)) return reply.then((document) => compressed(request, path, document))
     return isBrowser(request.headers) && isPublic(target.gateway)
       ? reply.then((made) => pages.payable(request, made))
@@ -234,6 +235,15 @@ function unknownAddress(peer: Address): RequestAddress {
 /** Shows a private key, though of test money only: it gets no CORS headers, so no web page can read it. */
 const DEVNET = '/devnet'
 const METRICS = '/metrics'
+
+/** Of a load balancer it asks about the process; by a gateway's own host name, whether that gateway sells. */
+const READYZ = '/readyz'
+
+function askingForSales(request: Request): Request {
+  const url = new URL(request.url)
+  url.searchParams.set('sells', '')
+  return new Request(url, { method: request.method, headers: request.headers })
+}
 
 /** The console is for pages of this origin only. */
 const isConsole = (path: string): boolean => path === CONSOLE || path.startsWith(`${CONSOLE}/`)

@@ -71,7 +71,10 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   }
 }
 
-/** Posts alerts to the operator's webhook, if there is one. Payments that nobody can send are logged in any case. */
+/** What no other part of the process logs, so it is looked at without a webhook too. */
+const LOGGED = ['settlements', 'objects']
+
+/** Posts alerts to the operator's webhook, if there is one. */
 function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Promise<void> } {
   const { clock, gateways, storage, lowAccounts, clockTrouble } = wired
   const { alertWebhook } = config
@@ -80,6 +83,7 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
   const finders = findersOf({
     gateways: gateways.filter(({ config }) => !config.retired).map(({ gateway }) => gateway),
     storage,
+    objects: wired.objects,
     clock,
     lowAccounts,
     clockTrouble,
@@ -89,11 +93,11 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
     ],
   })
   const alerts = startAlerts({
-    finders: finders.filter(({ name }) => hook || name === 'settlements'),
+    finders: finders.filter(({ name }) => hook || LOGGED.includes(name)),
     clock,
     log,
     report(alert) {
-      if (alert.event === 'payments_unsettled' && alert.state === 'started')
+      if (['payments_unsettled', 'objects_unreachable'].includes(alert.event) && alert.state === 'started')
         log.alert(alert.summary, { gateway: alert.gateway, ...alert.details })
       hook?.send(alert)
     },

@@ -12,6 +12,7 @@ export type AlertEvent =
   | 'payments_unsettled'
   | 'vendor_outage'
   | 'storage_unreachable'
+  | 'objects_unreachable'
   | 'disk_low'
 
 /** Something that a person should look at, for as long as it is found. `event` and `subject` identify it. */

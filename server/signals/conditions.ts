@@ -1,6 +1,6 @@
 /** What a gateway process checks for its alerts: its accounts, its clock, its ledger, its vendors and its disk. */
 import { statfs } from 'node:fs/promises'
-import type { Clock, Gateway, Storage } from '../../core/mod.ts'
+import type { Clock, Gateway, Objects, Storage } from '../../core/mod.ts'
 import { storageProbe } from '../../core/ports/storage_probe.ts'
 import type { Condition, Finder } from './alerts.ts'
 
@@ -10,6 +10,7 @@ export type LowAccount = { readonly gateway: string; readonly address: string; r
 export type Watched = {
   readonly gateways: readonly Pick<Gateway, 'name' | 'fetch'>[]
   readonly storage: Pick<Storage, 'getCall' | 'unsettled' | 'listOpen' | 'listAuthorizations'>
+  readonly objects: Pick<Objects, 'put'>
   readonly clock: Clock
   lowAccounts(): readonly LowAccount[]
   /** Why the clock cannot be trusted. */
@@ -34,6 +35,7 @@ const IP = 'alerts'
 export function findersOf(watched: Watched): readonly Finder[] {
   const { gateways, storage, clock, lowAccounts, clockTrouble, directories, freeShare = freeShareOf } = watched
   const isStorageReachable = storageProbe(storage, clock)
+  const areObjectsReachable = objectsProbe(watched.objects, clock)
   return [
     {
       name: 'storage',
@@ -41,6 +43,13 @@ export function findersOf(watched: Watched): readonly Finder[] {
         (await isStorageReachable())
           ? []
           : [processWide('storage_unreachable', 'The storage does not answer. Nothing is sold until it does.')],
+    },
+    {
+      name: 'objects',
+      find: async () =>
+        (await areObjectsReachable())
+          ? []
+          : [processWide('objects_unreachable', 'The object store takes no files. What makes media fails, uncharged.')],
     },
     {
       name: 'gas',
@@ -188,6 +197,29 @@ async function healthOf<Body>(fetch: Gateway['fetch'], route: string): Promise<B
     throw new Error(`the health route answered ${response.status}`)
   }
   return (await response.json()) as Body
+}
+
+/** A store that takes longer to store one byte is treated as unreachable. */
+const OBJECTS_TIMEOUT_MS = 10_000
+/** A store that is well is asked once a minute: a request to S3 costs money. */
+const OBJECTS_FRESH_MS = 60_000
+
+/** Stores one byte. Resolves with false when that fails or takes too long. */
+function objectsProbe(objects: Watched['objects'], clock: Clock): () => Promise<boolean> {
+  let wellAt = Number.NEGATIVE_INFINITY
+  return async () => {
+    const now = clock.now()
+    if (now - wellAt < OBJECTS_FRESH_MS && now >= wellAt) return true
+    const answered = new AbortController()
+    const late = clock.wait(OBJECTS_TIMEOUT_MS, answered.signal).then(() => false)
+    const stored = objects.put('start/probe', new Uint8Array([0]), 'application/octet-stream').then(
+      () => true,
+      () => false,
+    )
+    const isWell = await Promise.race([stored, late]).finally(() => answered.abort())
+    wellAt = isWell ? now : Number.NEGATIVE_INFINITY
+    return isWell
+  }
 }
 
 async function freeShareOf(directory: string): Promise<number> {

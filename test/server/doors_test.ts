@@ -274,3 +274,25 @@ describe('a browser', () => {
     expect(allowed.filter((name) => name.startsWith('x-header-')).length).toBe(100)
   })
 })
+
+test('/readyz by a host name of one gateway says whether that one sells, with the reason as a code (contract 19.8)', async () => {
+  const { chain } = kit().ports
+  const closed = kit({
+    name: 'closed',
+    ports: { chain: { ...chain, terms: () => [], closed: () => ({ code: 'no_gas', reason: 'it holds 0 ETH' }) } },
+  })
+  const open = kit({ name: 'open' })
+  const log: ServerLog = { ...open.log, access() {}, flush() {} }
+  const gateways = [
+    { gateway: open.gateway, hosts: ['open.example'] },
+    { gateway: closed.gateway, hosts: ['closed.example'] },
+  ]
+  const { handle } = app({ gateways, log })
+  const ask = async (host: string) => {
+    const response = await handle(new Request(`http://${host}/readyz`, { headers: { host } }))
+    return [response.status, await response.json()]
+  }
+  expect(await ask('open.example')).toEqual([200, { status: 'ready' }])
+  expect(await ask('closed.example')).toEqual([503, { status: 'not_ready', reason: 'no_gas' }])
+  expect(await ask('10.0.0.1')).toEqual([200, { status: 'ready' }])
+})

