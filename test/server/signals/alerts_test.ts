@@ -124,13 +124,13 @@ describe('a gateway process', () => {
 
   test('an object store that hangs is unreachable; one that is back ends the alert, and is asked once a minute', async () => {
     let store: () => Promise<void> = async () => {}
-    let asked = 0
+    let requests = 0
     const { gateway, ports, clock, log } = kit()
     const reports: string[] = []
     const watched: Watched = {
       gateways: [gateway],
       storage: ports.storage,
-      objects: { put: () => (asked++, store()) },
+      objects: { put: () => (requests++, store()) },
       clock,
       lowAccounts: () => [],
       clockTrouble: () => undefined,
@@ -144,7 +144,7 @@ describe('a gateway process', () => {
     })
     await round()
     await round()
-    expect([asked, reports]).toEqual([1, []])
+    expect([requests, reports]).toEqual([1, []])
     store = () => new Promise(() => {})
     await clock.advance(60_000)
     const hanging = round()
