@@ -366,11 +366,11 @@ export function memoryStorage(): Storage {
       return true
     },
 
-    async listRecords(kind, owner, { now, limit }) {
+    async listRecords(kind, owner, { now, after = '', limit }) {
       const found = [...records.values()].filter(
-        (record) => record.kind === kind && record.owner === owner && unexpired(record, now),
+        (record) => record.kind === kind && record.owner === owner && record.id > after && unexpired(record, now),
       )
-      return copied(found.slice(0, limit))
+      return copied(found.sort((a, b) => (a.id < b.id ? -1 : 1)).slice(0, limit))
     },
 
     async lease(name, workerId, { now, until }) {

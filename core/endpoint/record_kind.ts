@@ -34,7 +34,7 @@ export type RecordKind<Data> = {
     patch: { readonly data?: Data; readonly expiresAt?: number },
     now: number,
   ): Promise<ReadRecord<Data> | undefined>
-  /** Unexpired records of an owner, at most `limit`, in no particular order. */
+  /** Unexpired records of an owner, at most `limit`, by id. */
   list(
     records: Pick<Storage, 'listRecords'>,
     owner: string,

@@ -527,13 +527,13 @@ export function unexpired<Record extends Pick<StoredRecord, 'expiresAt'>>(
   return stored && stored.expiresAt > now ? stored : undefined
 }
 
-/** Whether a compare-and-set on a record applies. The owner of a record never changes. */
+/** Whether a compare-and-set on a record applies. */
 export function mayMoveRecord(
   stored: StoredRecord | undefined,
   change: { record: StoredRecord; from: Json; now: number },
 ): boolean {
   const current = unexpired(stored, change.now)
-  return current !== undefined && current.owner === change.record.owner && isSame(current.data, change.from)
+  return current !== undefined && isSame(current.data, change.from)
 }
 
 /** Whether two values are equal as JSON, whatever the order of keys: a database may reorder them. */

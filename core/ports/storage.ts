@@ -411,12 +411,16 @@ export interface Storage {
   putRecord(record: StoredRecord, now: number): Promise<boolean>
   getRecord(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
   /**
-   * Compare and set: true when the unexpired record of this kind, id and owner had the data `from`, and is now this
-   * one.
+   * Compare and set: true when the unexpired record of this kind and id had the data `from`, and is now this one. It
+   * may name another owner.
    */
   moveRecord(record: StoredRecord, from: Json, now: number): Promise<boolean>
-  /** Unexpired records of a kind and owner, at most `limit`, in no particular order. */
-  listRecords(kind: string, owner: string, at: { now: number; limit: number }): Promise<readonly StoredRecord[]>
+  /** Unexpired records of a kind and owner, at most `limit`, by id; only ids after `after`, where it is given. */
+  listRecords(
+    kind: string,
+    owner: string,
+    at: { now: number; after?: string; limit: number },
+  ): Promise<readonly StoredRecord[]>
 
   /** Takes or extends a named lease. False while another worker has it. */
   lease(name: string, workerId: string, at: { now: number; until: number }): Promise<boolean>

@@ -773,9 +773,9 @@ export const brokenStorages: readonly Broken<Storage>[] = [
         const found = await good.getRecord('', `${kind}${id}`, now)
         return found && { ...apart(found), kind, id }
       },
-      async listRecords(kind, owner, { now, limit }) {
+      async listRecords(kind, owner, { now, after = '', limit }) {
         const found = (await good.listRecords('', owner, { now, limit: 1_000 })).map(apart)
-        return found.filter((record) => record.kind === kind).slice(0, limit)
+        return found.filter((record) => record.kind === kind && record.id > after).slice(0, limit)
       },
     }
   }),
@@ -790,8 +790,8 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     },
   })),
   broken(
-    'moveRecord() applies only to what its caller has seen, and a record never changes hands',
-    'asks nobody whose it is',
+    'moveRecord() applies only to what its caller has seen, and may name another owner',
+    'keeps the owner that it had',
     (good) => ({
       async moveRecord(record, from, now) {
         const stored = await good.getRecord(record.kind, record.id, now)
@@ -803,9 +803,16 @@ export const brokenStorages: readonly Broken<Storage>[] = [
     'listRecords() lists the living records of a kind and owner, and no others',
     'lists a millisecond past the end',
     (good) => ({
-      listRecords: (kind, owner, { now, limit }) => good.listRecords(kind, owner, { now: now - 1, limit }),
+      listRecords: (kind, owner, { now, ...at }) => good.listRecords(kind, owner, { now: now - 1, ...at }),
     }),
   ),
+  broken('listRecords() pages through all records by id, whatever moves meanwhile', 'pages by number', (good) => ({
+    async listRecords(kind, owner, { after = '', limit, ...at }) {
+      const all = await good.listRecords(kind, owner, { ...at, limit: 1_000 })
+      const from = after === '' ? 0 : limit
+      return all.slice(from, from + limit)
+    },
+  })),
 
   // ── upkeep ─────────────────────────────────────────────────────────────────────────────────────────────────────────
   broken(

@@ -1256,7 +1256,7 @@ const keeping: readonly Law<Storage>[] = [
     },
   },
   {
-    name: 'moveRecord() applies only to what its caller has seen, and a record never changes hands',
+    name: 'moveRecord() applies only to what its caller has seen, and may name another owner',
     async check(subject) {
       const storage = await subject.open()
       const seen = { one: 1, list: [1, { two: 2 }], none: null }
@@ -1274,12 +1274,15 @@ const keeping: readonly Law<Storage>[] = [
         { ...seen, list: { 0: 1, 1: { two: 2 } } },
       ]
       for (const other of others) expect([other, await storage.moveRecord(record(), other, T)]).toEqual([other, false])
-      expect(await storage.moveRecord(record({ owner: 'another' }), seen, T)).toBe(false)
       expect(await storage.moveRecord(record({ id: 'b' }), seen, T)).toBe(false)
       expect(await storage.getRecord('asset', 'a', T)).toEqual(record({ data: seen }))
       const next = record({ data: 'next', expiresAt: T + 2 * HOUR })
       expect(await storage.moveRecord(next, { none: null, list: [1, { two: 2 }], one: 1 }, T)).toBe(true)
       expect(await storage.getRecord('asset', 'a', T)).toEqual(next)
+      const given = { ...next, owner: 'another', data: 'given away' }
+      expect(await storage.moveRecord(given, 'next', T)).toBe(true)
+      expect(await storage.listRecords('asset', 'another', { now: T, limit: 9 })).toEqual([given])
+      expect(await storage.listRecords('asset', PAYER, { now: T, limit: 9 })).toEqual([])
     },
   },
   {
@@ -1299,8 +1302,7 @@ const keeping: readonly Law<Storage>[] = [
       ]
       expect(await one.listRecords('asset', PAYER, { now: T, limit: 10 })).toEqual([])
       for (const each of [...others, ...ours]) expect(await one.putRecord(each, T)).toBe(true)
-      const listed = async (now = T + 1, limit = 10) =>
-        (await two.listRecords('asset', PAYER, { now, limit })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+      const listed = async (now = T + 1, limit = 10) => await two.listRecords('asset', PAYER, { now, limit })
       expect(await listed()).toEqual(ours)
       expect((await listed(T)).map(({ id }) => id)).toEqual(['a', 'b', 'c', 'f'])
       expect((await listed(T + HOUR)).map(({ id }) => id)).toEqual(['c'])
@@ -1309,6 +1311,27 @@ const keeping: readonly Law<Storage>[] = [
       expect(await one.moveRecord(record({ id: 'b', data: 'moved' }), null, T)).toBe(true)
       expect((await listed())[1]).toEqual(record({ id: 'b', data: 'moved' }))
       expect(await two.listRecords('asset', PAYER.toUpperCase(), { now: T, limit: 10 })).toEqual([])
+    },
+  },
+  {
+    name: 'listRecords() pages through all records by id, whatever moves meanwhile',
+    async check(subject) {
+      const [one, two] = await handles(subject)
+      const ids = times(25, (n) => `asset-${String(n * 7919).padStart(6, '0')}`)
+      for (const id of ids.toReversed()) await one.putRecord(record({ id, data: 0 }), T)
+      for (const id of ids.slice(0, 3)) await one.putRecord(record({ id, owner: 'another', kind: 'number' }), T)
+      const found: string[] = []
+      for (let after = ''; ;) {
+        const page = await two.listRecords('asset', PAYER, { now: T, after, limit: 10 })
+        found.push(...page.map(({ id }) => id))
+        const last = page.at(-1)
+        if (!last) break
+        after = last.id
+        expect(await one.moveRecord({ ...last, data: 1, expiresAt: T + 9 * HOUR }, 0, T)).toBe(true)
+        const [first] = page
+        if (first) expect(await one.moveRecord({ ...first, data: 1, owner: 'another' }, 0, T)).toBe(true)
+      }
+      expect(found).toEqual(ids)
     },
   },
 ]

@@ -150,10 +150,8 @@ export function questions(random: () => number): () => Question {
       { verb: 'getRecord', put: (storage) => storage.getRecord(record.kind, record.id, at) },
       {
         verb: 'listRecords',
-        put: async (storage) =>
-          (await storage.listRecords(record.kind, owner, { now: at, limit: 9 })).toSorted((a, b) =>
-            a.id < b.id ? -1 : 1,
-          ),
+        put: (storage) =>
+          storage.listRecords(record.kind, owner, { now: at, limit: 9, ...(take > 2 && { after: record.id }) }),
       },
       {
         verb: 'recordPaid',

@@ -228,6 +228,13 @@ export const migrations: readonly Migration[] = [
     `,
   },
   ...callTotalsSteps,
+  {
+    name: 'records listed by id',
+    suitsOlder: true,
+    index: 'records_of_owner',
+    sql: 'CREATE INDEX CONCURRENTLY records_of_owner ON records (owner, kind, id);',
+  },
+  { name: 'records no longer listed by their end', suitsOlder: true, sql: 'DROP INDEX records_by_owner;' },
 ]
 
 /** The key of the advisory lock that a replica holds while it migrates: "farebox" in ASCII. */

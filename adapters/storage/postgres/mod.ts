@@ -244,7 +244,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
       return write(recordStep(record, (stored) => mayMoveRecord(stored, { record, from, now })))
     },
 
-    listRecords: (kind, owner, at) => read((send) => send(ask.recordsByOwner, { kind, owner, ...at })),
+    listRecords: (kind, owner, at) => read((send) => send(ask.recordsOfOwner, { kind, owner, after: '', ...at })),
 
     lease: (name, workerId, { now, until }) =>
       write({

@@ -388,13 +388,21 @@ export const ask = {
       .from(records)
       .where(and(same(records.kind), same(records.id))),
   ),
-  recordsByOwner: rows(
-    'records_by_owner',
+  recordsOfOwner: rows(
+    'records_of_owner',
     getTableColumns(records),
     db
       .select()
       .from(records)
-      .where(and(same(records.owner), same(records.kind), gt(records.expiresAt, given('now', records.expiresAt))))
+      .where(
+        and(
+          same(records.owner),
+          same(records.kind),
+          gt(records.id, given('after', records.id)),
+          gt(records.expiresAt, given('now', records.expiresAt)),
+        ),
+      )
+      .orderBy(asc(records.id))
       .limit(sql.placeholder('limit')),
   ),
   lease: rows('lease', getTableColumns(leases), db.select().from(leases).where(same(leases.name))),

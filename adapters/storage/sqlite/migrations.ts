@@ -181,6 +181,14 @@ export const migrations: readonly Migration[] = [
     `,
   },
   callTotalsStep,
+  {
+    name: 'records listed by id',
+    suitsOlder: true,
+    sql: `
+      CREATE INDEX records_of_owner ON records (owner, kind, id);
+      DROP INDEX records_by_owner;
+    `,
+  },
 ]
 
 /** Called before the first step that changes a database which has taken some before; throws to prevent it. */

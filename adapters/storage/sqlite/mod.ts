@@ -288,7 +288,7 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
       })
     },
 
-    listRecords: (kind, owner, at) => read(() => ask.recordsByOwner.all({ kind, owner, ...at })),
+    listRecords: (kind, owner, at) => read(() => ask.recordsOfOwner.all({ kind, owner, after: '', ...at })),
 
     lease: (name, workerId, { now, until }) =>
       write(() => {

@@ -151,7 +151,7 @@ export const records = sqliteTable(
   (record) => [
     primaryKey({ columns: [record.kind, record.id] }),
     index('records_expiring').on(record.expiresAt),
-    index('records_by_owner').on(record.owner, record.kind, record.expiresAt),
+    index('records_of_owner').on(record.owner, record.kind, record.id),
   ],
 )
 

@@ -362,12 +362,18 @@ export function statements(db: SqliteDatabase) {
       .from(records)
       .where(and(eq(records.kind, given('kind')), eq(records.id, given('id'))))
       .prepare(),
-    recordsByOwner: db
+    recordsOfOwner: db
       .select()
       .from(records)
       .where(
-        and(eq(records.owner, given('owner')), eq(records.kind, given('kind')), gt(records.expiresAt, given('now'))),
+        and(
+          eq(records.owner, given('owner')),
+          eq(records.kind, given('kind')),
+          gt(records.id, given('after')),
+          gt(records.expiresAt, given('now')),
+        ),
       )
+      .orderBy(asc(records.id))
       .limit(given('limit'))
       .prepare(),
     lease: db

@@ -544,6 +544,26 @@ test('a database whose newer steps suit this version is used, and says with whic
   remove()
 })
 
+test('records of an older version are listed by id after an upgrade', async () => {
+  const { path, remove } = temporaryPath()
+  const database = new Database(path)
+  migrate(
+    overBun(database),
+    migrations.slice(
+      0,
+      migrations.findIndex(({ name }) => name === 'records listed by id'),
+    ),
+  )
+  for (const id of ['b', 'c', 'a'])
+    database.run("INSERT INTO records VALUES ('channel', ?, 'shop', 2000000000000, 'null')", [id])
+  database.close()
+  const storage = sqliteStorage(path)
+  const listed = await storage.listRecords('channel', 'shop', { now: T, after: 'a', limit: 9 })
+  expect(listed.map(({ id }) => id)).toEqual(['b', 'c'])
+  await storage.close()
+  remove()
+})
+
 test('a table of migrations from before there was a least reader gets the column', () => {
   const database = new Database(':memory:')
   database.run('CREATE TABLE migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')

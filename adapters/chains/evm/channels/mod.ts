@@ -325,11 +325,12 @@ export function evmChannels(
     if (!isOver || covers(seen.mirror)) return { kind: 'open' }
     return seen.used ? await dead(seen.mirror) : { kind: 'dead' }
 
-    /** Whoever still settles it, by what it has read before, finds another record and reads again. */
+    /**
+     * Whoever still settles it, by what it has read before, finds another record and reads again. A channel without a
+     * record gets none: a poll would store it for nothing, and money that a settlement counts on stays for minutes.
+     */
     async function dead(mirror: Mirror): Promise<Fate> {
       const noted = await states.mirror(channelId, mirror, now)
-      const isNoted = noted ?? (await states.replace(undefined, newState(voucher, mirror, now), now))
-      if (!isNoted) return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
       const isPaid = noted && base < noted.charged
       return isPaid ? { kind: 'paid', receipt: receiptOf(voucher, noted, due) } : { kind: 'dead' }
     }

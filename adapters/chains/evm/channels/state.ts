@@ -55,16 +55,21 @@ export type ChannelState = Mirror & {
   readonly isPayerProven?: true
   /** Ceilings above what is charged of vouchers that have paid: whoever reads a claim has their signatures. */
   readonly spent?: readonly string[]
+  /** The operator was told that the payer has withdrawn what is due. */
+  readonly isLost?: true
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
 
 const KIND = 'channel'
-/** A channel that nobody has used for so long has been claimed long ago. */
-const RETENTION_MS = 400 * 86_400_000
-/** Records of an owner are listed whole, so channels have sixteen owners, by the first digit of their id. */
+const DAY_MS = 86_400_000
+/** How long a record is kept after its last change. What is due is looked at, and so changed, every few hours. */
+const RETENTION_MS = 400 * DAY_MS
+/** A channel with nothing in it. No payment of it that is older than 30 days is settled any more. */
+const CLOSED_RETENTION_MS = 31 * DAY_MS
+/** Owners of the records of earlier versions: the first digits of the channels' ids. */
 const DIGITS = [...'0123456789abcdef']
-const MAX_LISTED = 10_000
+const PAGE = 500
 /** Channels in use of which a process remembers the state. */
 const MAX_KNOWN = 10_000
 
@@ -72,12 +77,14 @@ export type ChannelStorage = Pick<Storage, 'isShared' | 'putRecord' | 'getRecord
 
 /** Channels of one network. `seller` names who claims: the address that signs claims. */
 export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {
+  const ownerOf = (name: string) => `${network}/${seller}/${name}`
+  /** Channels that need something done have an owner of their own, by which they are listed. */
   const recordOf = (state: ChannelState, now: number): StoredRecord => ({
     kind: KIND,
     id: `${network}/${state.channelId}`,
-    owner: `${network}/${seller}/${state.channelId.slice(2, 3)}`,
+    owner: ownerOf(isDue(state) ? 'due' : 'idle'),
     data: encoded(state),
-    expiresAt: now + RETENTION_MS,
+    expiresAt: now + (isClosed(state) ? CLOSED_RETENTION_MS : RETENTION_MS),
   })
 
   /** Where no other process changes them, those in use are known without reading them again. */
@@ -121,20 +128,43 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       end: (isStored: boolean) => end(next, isStored),
     }),
     /** Notes what the chain says, whatever else happens to the channel meanwhile. Returns the state afterwards. */
-    async mirror(channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> {
-      for (;;) {
-        const state = await get(channelId, now)
-        if (!state) return undefined
-        const next = withMirror(state, mirror, now)
-        if (await replace(state, next, now)) return next
-      }
-    },
-    async list(now: number): Promise<readonly ChannelState[]> {
-      const lists = DIGITS.map((digit) =>
-        storage.listRecords(KIND, `${network}/${seller}/${digit}`, { now, limit: MAX_LISTED }),
+    mirror: (channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> =>
+      change(channelId, now, (state) => withMirror(state, mirror, now)),
+    change,
+    /** All channels in which something is due or being refunded, in pages. They may change while they are listed. */
+    due: (now: number) => pages('due', now),
+    /** Gives the records of earlier versions the owner by which they are listed. */
+    async adopt(now: number): Promise<void> {
+      await Promise.all(
+        DIGITS.map(async (digit) => {
+          for await (const page of pages(digit, now)) await Promise.all(page.map((state) => replace(state, state, now)))
+        }),
       )
-      return (await Promise.all(lists)).flat().map(({ data }) => decoded(data))
     },
+  }
+
+  /** Changes a channel, whatever else happens to it meanwhile. Returns the state afterwards. */
+  async function change(
+    channelId: Hex,
+    now: number,
+    to: (state: ChannelState) => ChannelState,
+  ): Promise<ChannelState | undefined> {
+    for (;;) {
+      const state = await get(channelId, now)
+      if (!state) return undefined
+      const next = to(state)
+      if (await replace(state, next, now)) return next
+    }
+  }
+
+  async function* pages(owner: string, now: number): AsyncGenerator<readonly ChannelState[]> {
+    for (let after = ''; ;) {
+      const page = await storage.listRecords(KIND, ownerOf(owner), { now, after, limit: PAGE })
+      const last = page.at(-1)
+      if (last) yield page.map(({ data }) => decoded(data))
+      if (!last || page.length < PAGE) return
+      after = last.id
+    }
   }
 }
 
@@ -197,6 +227,13 @@ export function newState(
 export const buyerOf = ({ config, isPayerProven }: Pick<ChannelState, 'config' | 'isPayerProven'>): string =>
   checksummed(isPayerProven ? config.payer : config.payerAuthorizer)
 
+/** Whether a claim or a refund of the channel is to be made. */
+export const isDue = (state: ChannelState): boolean =>
+  isRefunding(state) || (state.charged > state.claimed && (state.balance > state.claimed || !state.isLost))
+
+/** Everything that was deposited is claimed or paid back. */
+const isClosed = (state: ChannelState): boolean => !isDue(state) && state.balance === state.claimed
+
 export const isRefunding = ({ refund }: ChannelState): boolean => refund !== undefined && refund.status !== 'done'
 
 /** The state as clients of the scheme know it. */
@@ -234,6 +271,7 @@ function decoded(stored: Json): ChannelState {
       | 'refund'
       | 'isPayerProven'
       | 'spent'
+      | 'isLost'
       | 'syncedAt'
       | 'withdrawRequestedAt'
     >),

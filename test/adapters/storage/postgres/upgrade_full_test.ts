@@ -119,6 +119,27 @@ test('sums of what wallets paid are exact after an upgrade, whatever older repli
   await newer.close()
 })
 
+test('records are listed by id after an upgrade, with those that older replicas store meanwhile', async () => {
+  const url = await server.fresh()
+  const at = migrations.findIndex(({ name }) => name === 'records listed by id')
+  const old = postgresStorage(url, { schema: migrations.slice(0, at) })
+  const record = (id: string) => ({ kind: 'channel', id, owner: 'shop', data: { id }, expiresAt: T + 1 })
+  await old.putRecord(record('b'), T)
+  const upgrading = await client(url)
+  await migrate(upgrading, migrations.slice(0, at + 1))
+  await old.putRecord(record('a'), T)
+  await migrate(upgrading, migrations)
+  await old.putRecord(record('c'), T)
+  const newer = postgresStorage(url)
+  const listed = async (after: string) =>
+    (await newer.listRecords('channel', 'shop', { now: T, after, limit: 2 })).map(({ id }) => id)
+  expect([await listed(''), await listed('b')]).toEqual([['a', 'b'], ['c']])
+  expect(await old.moveRecord({ ...record('c'), data: 'moved' }, { id: 'c' }, T)).toBe(true)
+  await upgrading.end()
+  await old.close()
+  await newer.close()
+})
+
 test('a version that knows fewer steps starts on a database whose newer steps suit it', async () => {
   const url = await server.fresh()
   const newer = postgresStorage(url, { schema: [...migrations, COLUMN] })
