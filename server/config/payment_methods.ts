@@ -74,6 +74,11 @@ export const paymentMethodSettings = {
     'Solana: the variable with the keypair that pays fees (64 bytes, base58 or a JSON array), or a list of variables. All replicas share the keys; the first one with enough balance is offered, and payments under any of them are accepted.',
     Keys,
   ),
+  priority_lamports: setting(
+    'Solana: the most that the compute units of a payment may cost the fee payer, in lamports for each whole unit of the price. 1,000 lamports are always taken.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000_000 }),
+    { usual: '500000' },
+  ),
   max_fee_lamports: setting(
     'Solana: the most that one payment may cost the fee payer.',
     Type.Integer({ minimum: 10_000, maximum: 10_000_000 }),
@@ -122,6 +127,11 @@ export const paymentMethodSettings = {
     Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
     { usual: '1000000' },
   ),
+  coin_price: setting(
+    'EVM: what one coin of the network, in which gas is paid, costs in whole units of the token. A claim of a channel is sent where what is due is worth its gas.',
+    Type.Number({ minimum: 0, maximum: 1_000_000 }),
+    { usual: '3000; 0 on test networks' },
+  ),
   facilitators: setting(
     'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
     Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 }),
@@ -148,6 +158,7 @@ type ChannelsRow = {
   readonly withdrawDelay?: number
   readonly minDeposit?: number
   readonly claimAbove?: number
+  readonly coinPrice?: number
 }
 
 export type EvmPaymentMethod = OnChain & {
@@ -172,6 +183,7 @@ export type SolanaPaymentMethod = OnChain & {
         readonly by: 'fee_payer'
         readonly keys: readonly string[]
         readonly maxFeeLamports?: number
+        readonly priorityLamports?: number
         readonly floorLamports?: number
       }
     | Facilitated
@@ -225,6 +237,8 @@ const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 /** The name of a network in replies, where it is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined =>
   network === undefined ? undefined : usdc[network]?.label
+
+export const isTestNetwork = (network: string): boolean => TEST.has(network)
 
 /** Whether it is paid with test money. */
 export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
@@ -307,6 +321,7 @@ function schemesOf(row: Settings, at: string, reading: Reading): Pick<EvmPayment
     ...(row.channel_withdraw_seconds !== undefined && { withdrawDelay: row.channel_withdraw_seconds }),
     ...(row.channel_min_deposit !== undefined && { minDeposit: row.channel_min_deposit }),
     ...(row.channel_claim_above !== undefined && { claimAbove: row.channel_claim_above }),
+    ...(row.coin_price !== undefined && { coinPrice: row.coin_price }),
   }
   return { ...(schemes && { schemes }), ...(channels && { channels }) }
 }
@@ -316,6 +331,7 @@ const CHANNEL_SETTINGS = [
   'channel_withdraw_seconds',
   'channel_min_deposit',
   'channel_claim_above',
+  'coin_price',
 ] as const
 
 const relayerKeys = (reading: Reading) => ({
@@ -350,7 +366,14 @@ function payToOf(
 }
 
 function settlingOnEvm(
-  { relayer_key_env: named, fee_payer_key_env: stray, max_fee_lamports: lamports, facilitators, ...floors }: Settings,
+  {
+    relayer_key_env: named,
+    fee_payer_key_env: stray,
+    max_fee_lamports: lamports,
+    priority_lamports: priority,
+    facilitators,
+    ...floors
+  }: Settings,
   at: string,
   reading: Reading,
 ): EvmPaymentMethod['settles'] {
@@ -366,6 +389,7 @@ function settlingOnEvm(
     mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
   if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; on EVM networks use relayer_key_env`)
   if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
+  if (priority !== undefined) mistakes.push(`${at}.priority_lamports: is for Solana`)
   if (!named === !facilitators) mistakes.push(`${at}: set either relayer_key_env or facilitators, to settle payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
   return {
@@ -382,6 +406,7 @@ function settlingOnSolana(
     fee_payer_key_env: named,
     relayer_key_env: stray,
     max_fee_lamports: maxFeeLamports,
+    priority_lamports: priorityLamports,
     facilitators,
     ...floors
   }: Settings,
@@ -397,8 +422,12 @@ function settlingOnSolana(
     mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
   if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; on Solana use fee_payer_key_env`)
   if (!named === !facilitators) mistakes.push(`${at}: set either fee_payer_key_env or facilitators, to settle payments`)
-  if (facilitators && maxFeeLamports)
-    mistakes.push(`${at}.max_fee_lamports: has no effect with facilitators, which pay the fees within their own limits`)
+  for (const [name, value] of [
+    ['max_fee_lamports', maxFeeLamports],
+    ['priority_lamports', priorityLamports],
+  ] as const)
+    if (facilitators && value !== undefined)
+      mistakes.push(`${at}.${name}: has no effect with facilitators, which pay the fees within their own limits`)
   if (facilitators) return facilitated(facilitators, at, reading)
   return {
     by: 'fee_payer',
@@ -408,6 +437,7 @@ function settlingOnSolana(
       form: 'a keypair of 64 bytes, in base58 or as a JSON array',
     }),
     ...(maxFeeLamports && { maxFeeLamports }),
+    ...(priorityLamports !== undefined && { priorityLamports }),
     ...(floorLamports !== undefined && { floorLamports }),
   }
 }

@@ -13,7 +13,12 @@ import type { Balance, Metrics } from '../metrics.ts'
 import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
-import type { EvmPaymentMethod, PaymentMethod, SolanaPaymentMethod } from '../config/payment_methods.ts'
+import {
+  type EvmPaymentMethod,
+  isTestNetwork,
+  type PaymentMethod,
+  type SolanaPaymentMethod,
+} from '../config/payment_methods.ts'
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
@@ -46,6 +51,8 @@ export type Chaining = Opening & {
 /** How many times per lease a process renews it. */
 export const RENEWALS = 6
 const REFRESH_EVERY_MS = 2_000
+/** What one coin of an EVM network costs in USD, where the operator does not say. */
+const COIN_PRICE = 3_000
 
 /** Opens the chains of a process's gateways; gateways with the same payment method share one. */
 export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
@@ -105,7 +112,7 @@ export async function chainOf(name: string, paymentMethod: PaymentMethod, chaini
 }
 
 async function evmPaymentMethod(
-  { network, rpcUrl, asset, payTo, domain, schemes, channels, settles }: EvmPaymentMethod,
+  { network, rpcUrl, asset, payTo, domain, schemes, channels: channelsRow, settles }: EvmPaymentMethod,
   { isDevnet, storage, workerId, leaseMs, log }: Chaining,
 ): Promise<ServedChain> {
   // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
@@ -127,6 +134,8 @@ async function evmPaymentMethod(
     return { name: `relayer:${network}:${address}`, key, address }
   })
   const takeLease = (name: string, at: { now: number; until: number }) => storage.lease(name, workerId, at)
+  // The coins of test networks cost nothing.
+  const channels = channelsRow && { coinPrice: isTestNetwork(network) ? 0 : COIN_PRICE, ...channelsRow }
   const shared = {
     ...row,
     gasFloor,
@@ -143,7 +152,7 @@ async function evmPaymentMethod(
 }
 
 function channelSettings(
-  { key, withdrawDelay, minDeposit, claimAbove }: NonNullable<EvmPaymentMethod['channels']>,
+  { key, withdrawDelay, minDeposit, claimAbove, coinPrice }: NonNullable<EvmPaymentMethod['channels']>,
   shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
 ): ChannelSettings {
   return {
@@ -152,6 +161,7 @@ function channelSettings(
     ...(withdrawDelay !== undefined && { withdrawDelay }),
     ...(minDeposit !== undefined && { minDeposit: BigInt(minDeposit) }),
     ...(claimAbove !== undefined && { claimAbove: BigInt(claimAbove) }),
+    ...(coinPrice !== undefined && { coinPrice }),
   }
 }
 
@@ -172,6 +182,7 @@ async function solanaPaymentMethod({
     ...row,
     feePayerKeys: settles.keys,
     ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }),
+    ...(settles.priorityLamports !== undefined && { priorityLamportsPerToken: settles.priorityLamports }),
     ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }),
   })
 }

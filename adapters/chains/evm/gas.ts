@@ -150,3 +150,18 @@ function lowReason(address: Hex, balance: bigint | undefined, floor: bigint): st
 function max(...values: readonly bigint[]): bigint {
   return values.reduce((highest, value) => (value > highest ? value : highest), 0n)
 }
+
+/**
+ * What gas costs at the price of the day, in base units of a token with six decimals, rounded up. `coinPrice`: what one
+ * coin of the chain costs, in whole tokens. The answer is undefined where the node does not say.
+ */
+export function gasPricer(feeAt: Ports['feeAt'], coinPrice: number) {
+  const price = BigInt(Math.round(coinPrice * 1e6))
+  return async (gas: bigint, now: number): Promise<bigint | undefined> => {
+    const fee = await feeAt(now)
+    // `max` allows for twice the base fee.
+    return 'kind' in fee ? undefined : (((fee.max + fee.tip) / 2n) * gas * price + WEI - 1n) / WEI
+  }
+}
+
+const WEI = 10n ** 18n

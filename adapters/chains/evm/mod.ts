@@ -11,7 +11,15 @@ import { acceptsSignature, type CheckSignature, evmIdentity, type ParsedPayment,
 import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
 import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
 import { evmReads, type Reads, type ReadsConfig } from './reads.ts'
-import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './gas.ts'
+import {
+  type GasFloor,
+  type GasState,
+  type GasMonitor,
+  gasMonitor,
+  gasPricer,
+  type KeyStatus,
+  readKeyStatus,
+} from './gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
 import { jsonRpc, hasCode, type Rpc, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
 import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
@@ -37,6 +45,8 @@ export type ChannelSettings = {
   readonly withdrawDelay?: number
   /** Smallest deposit in base units. Default 100,000. */
   readonly minDeposit?: bigint
+  /** What one coin of the chain costs, in whole tokens: claims are made where they are worth their gas. */
+  readonly coinPrice?: number
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
   Partial<Pick<ClaimsConfig, 'claimAbove'>>
 
@@ -389,8 +399,9 @@ function channelsOf(
     authorizer: lower(authorizer.address),
     minDeposit,
   })
-  const { takeLease, alert, claimAbove = 1_000_000n } = settings
-  const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove })
+  const { takeLease, alert, claimAbove = 1_000_000n, coinPrice } = settings
+  const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
+  const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove, costOf })
   return { ...channels, ...claims }
 }
 

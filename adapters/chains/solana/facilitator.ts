@@ -68,6 +68,7 @@ const FACILITATOR_LIMITS: FeeLimits = {
   maxComputeUnitPrice: 5_000_000,
   maxSignatures: 12,
   maxFeeLamports: Infinity,
+  priorityLamportsPerToken: Number.MAX_SAFE_INTEGER,
 }
 const FATE_MS = 8_000
 /** Transactions of a payer to inspect after a refusal: the payment may have been spent. */

@@ -24,7 +24,12 @@ export type FeeLimits = {
   readonly maxSignatures: number
   /** The whole fee in lamports: 5,000 per signature plus the compute units at their price. */
   readonly maxFeeLamports: number
+  /** The most that the compute units may cost for each whole unit of the price, in lamports. */
+  readonly priorityLamportsPerToken: number
 }
+
+/** What the compute units of the cheapest payment may cost, in lamports. Public clients offer one. */
+const LEAST_PRIORITY = 1_000n
 
 /**
  * Wallets that add guard instructions ask for about 100,000 units, and some clients vary the unit price to make each
@@ -35,6 +40,7 @@ export const DEFAULT_FEE_LIMITS: FeeLimits = {
   maxComputeUnitPrice: 5_000_000,
   maxSignatures: 2,
   maxFeeLamports: 100_000,
+  priorityLamportsPerToken: 500_000,
 }
 
 /** One TransferChecked and the transaction that contains it. */
@@ -100,7 +106,8 @@ export async function checkPayment(
   const missing = signers[signed.indexOf(false)]
   if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not valid for this message`)
 
-  const refusal = limits && (checkCount(instructions) ?? checkCompute(instructions, signatures.length, limits))
+  const refusal =
+    limits && (checkCount(instructions) ?? checkCompute(instructions, { signatures: signatures.length, limits, offer }))
   if (refusal) return refusal
   const transfer = parseTransfer(instructions[2])
   if (!transfer)
@@ -162,8 +169,7 @@ function checkCount({ length }: readonly Instruction[]): Refused | undefined {
 /** Compute limit and price must come first, which excludes a durable nonce: with one the payment would never expire. */
 function checkCompute(
   [limit, price]: readonly Instruction[],
-  signatures: number,
-  limits: FeeLimits,
+  { signatures, limits, offer }: { readonly signatures: number; readonly limits: FeeLimits; readonly offer: Offer },
 ): Refused | undefined {
   const errorCode = 'payload_transaction_instructions_compute'
   const units = computeBudgetValue(limit, 0x02, 4)
@@ -184,8 +190,18 @@ function checkCompute(
       `it offers ${unitPrice} microlamports for a compute unit; at most ${limits.maxComputeUnitPrice} are allowed`,
     )
   const fee = computeFee({ units, unitPrice, signatures })
-  if (fee <= limits.maxFeeLamports) return undefined
-  return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${limits.maxFeeLamports} are allowed`)
+  if (fee > limits.maxFeeLamports)
+    return invalid(tooHigh, `it would cost its fee payer ${fee} lamports; at most ${limits.maxFeeLamports} are allowed`)
+  const [priority, most] = [fee - computeFee({ units, unitPrice: 0n, signatures }), priorityFor(offer, limits)]
+  if (priority <= most) return undefined
+  const text = `its compute units would cost ${priority} lamports; for a price of ${offer.amount} base units at most ${most} are allowed`
+  return invalid(tooHigh, text)
+}
+
+/** The buyer sets the priority fee and the seller pays it, so it is tied to the price. */
+function priorityFor({ amount }: Offer, { priorityLamportsPerToken }: FeeLimits): bigint {
+  const most = ((parseAtomic(amount) ?? 0n) * BigInt(priorityLamportsPerToken)) / 1_000_000n
+  return most > LEAST_PRIORITY ? most : LEAST_PRIORITY
 }
 
 /** The fee of a payment in lamports: 5,000 per signature plus the compute units at their price. */

@@ -392,6 +392,11 @@ const structure: readonly Attack[] = [
     draft: async (draft, given) => put(1, unitPrice(450_001n))(await put(0, unitLimit(200_000))(draft, given), given),
   },
   {
+    does: 'bids a lamport more than is paid for all its units together at this price',
+    reason: `${COMPUTE}_price_instruction_too_high`,
+    draft: async (draft, given) => put(1, unitPrice(25_001n))(await put(0, unitLimit(200_000))(draft, given), given),
+  },
+  {
     does: 'transfers SOL',
     reason: NO_TRANSFER,
     draft: put(2, ({ payer, offer }) => ({
@@ -671,13 +676,22 @@ test('the payment that all of these are bent from is good, and good once', async
   expect(before - node.lamportsOf(String(offer.extra?.feePayer))).toBe(cost)
 })
 
-test('the dearest payment that is taken costs a ten-thousandth of a SOL', async () => {
-  const { node, h, payer, offer } = w
-  const draft = await draftOf(node, payer, offer)
-  const dear = { ...draft, instructions: [unitLimit(200_000), unitPrice(450_000n), ...draft.instructions.slice(2)] }
-  const before = node.lamportsOf(String(offer.extra?.feePayer))
-  expect(await h.chain.settle(paymentOf(offer, base64(await chatFormatOf(dear))), offer, at())).toMatchObject({
-    kind: 'settled',
-  })
-  expect(before - node.lamportsOf(String(offer.extra?.feePayer))).toBe(100_000n)
+test('a buyer sets the priority fee as high as the price allows, and never above a ten-thousandth of a SOL (contract 21.16)', async () => {
+  const { node, h, payer } = w
+  // Of 200,000 units: 0.2 lamports for each microlamport.
+  for (const [amount, bid, cost] of [
+    ['1500', 5_000n, 11_000n],
+    ['1500', 5_001n, undefined],
+    ['10000', 25_000n, 15_000n],
+    ['200000', 450_000n, 100_000n],
+    ['200000', 450_001n, undefined],
+  ] as const) {
+    const offer = { ...w.offer, amount }
+    const draft = await draftOf(node, payer, offer)
+    const dear = { ...draft, instructions: [unitLimit(200_000), unitPrice(bid), ...draft.instructions.slice(2)] }
+    const before = node.lamportsOf(String(offer.extra?.feePayer))
+    const settled = await h.chain.settle(paymentOf(offer, base64(await chatFormatOf(dear))), offer, at())
+    expect([amount, bid, settled.kind]).toEqual([amount, bid, cost === undefined ? 'refused' : 'settled'])
+    expect(before - node.lamportsOf(String(offer.extra?.feePayer))).toBe(cost ?? 0n)
+  }
 })

@@ -4,8 +4,10 @@ import { decodeFunctionData, toFunctionSelector } from 'viem'
 import { channelClaims, type ClaimsConfig } from '../../../../../adapters/chains/evm/channels/claims.ts'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { channelStates, type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
+import { gasPricer } from '../../../../../adapters/chains/evm/gas.ts'
 import type { ContractCall } from '../../../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/hex.ts'
+import { failure } from '../../../../../adapters/chains/json_rpc.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../../../../adapters/storage/sqlite/mod.ts'
@@ -185,6 +187,13 @@ test('what is due is claimed where it is worth its gas, and above what the opera
   expect(await shop.claimDue(T, 50n)).toEqual({ claimed: 50n })
   expect(shop.transactions).toEqual([[large]])
   expect(await idsOf(shop.states)).toEqual([small])
+})
+
+test('gas costs what the node asks for it, at the price that the operator sets for a coin', async () => {
+  const fee = async (max: bigint) => ({ max, tip: 1_000_000n })
+  expect(await gasPricer(() => fee(21_000_000n), 3_000)(70_000n, T)).toBe(2_310n)
+  expect(await gasPricer(() => fee(21_000_000n), 0.25)(70_000n, T)).toBe(1n)
+  expect(await gasPricer(async () => failure('no node'), 3_000)(70_000n, T)).toBeUndefined()
 })
 
 test('where a payer withdraws, what is above the gas of its claim is claimed at once', async () => {
