@@ -99,6 +99,18 @@ for (const [name, open] of [
     }
   })
 
+test('what was archived is summed on the first day of its month', async () => {
+  const clock = testClock()
+  const [storage, { put, get }] = [memoryStorage(), memoryObjects()]
+  await filled(storage, clock.now(), 1)
+  const [settled] = await storage.ledgerRows(clock.now(), clock.now(), 1)
+  const date = new Date(settled?.settledAt ?? 0)
+  const first = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1)
+  await archiveLedger({ storage, clock, store: { put, get } }, { archiveMs: 31 * DAY })
+  expect(await storage.spendByModel(PAYER, first)).toMatchObject([{ calls: 1, spent: 10_000n }])
+  expect(await storage.spendByModel(PAYER, first + 1)).toEqual([])
+})
+
 test('a store that does not keep what it was given loses no call: nothing is deleted', async () => {
   const clock = testClock()
   const storage = memoryStorage()

@@ -1,0 +1,193 @@
+/** Refunds whose transaction is slow, lost or reverted. No node is needed. */
+import { expect, test } from 'bun:test'
+import { decodeFunctionData } from 'viem'
+import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
+import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
+import type { RefundRequest } from '../../../../../adapters/chains/evm/channels/payload.ts'
+import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
+import { channelStates, newState, type Refund } from '../../../../../adapters/chains/evm/channels/state.ts'
+import type { SendResult } from '../../../../../adapters/chains/evm/relayer.ts'
+import { type Hex, word } from '../../../../../adapters/chains/hex.ts'
+import { batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+
+const T = 1_795_132_800_000
+const NETWORK = 'eip155:84532'
+const [ASSET, PAY_TO, SELLER, PAYER] = ['1', '2', '3', '4'].map((digit) => `0x${digit.repeat(40)}`) as Hex[] as [
+  Hex,
+  Hex,
+  Hex,
+  Hex,
+]
+const digests = channelDigests(84_532)
+const SIGNATURE: Hex = `0x${'ab'.repeat(65)}`
+const config = {
+  payer: PAYER,
+  payerAuthorizer: PAYER,
+  receiver: PAY_TO,
+  receiverAuthorizer: SELLER,
+  token: ASSET,
+  withdrawDelay: 900,
+  salt: `0x${word(1n)}` as Hex,
+}
+const channelId = digests.channelId(config)
+const LOST: SendResult = { kind: 'lost', reason: 'another transaction took its nonce' }
+
+/** A channel of 100, of which 40 are charged and nothing is claimed. */
+async function channel() {
+  const chain = { balance: 100n, claimed: 0n, refundNonce: 0n, reverts: false }
+  const sent: (readonly string[])[] = []
+  let answer: (data: Hex) => SendResult | Promise<SendResult> = () => LOST
+  const storage = memoryStorage()
+  const states = channelStates(storage, { network: NETWORK, seller: SELLER })
+  const refunds = channelRefunds(
+    {
+      rpc: { request: async () => ({ kind: 'result', value: '0x8' }) },
+      reads: {
+        async view(_, { direct }) {
+          const { balance, claimed, refundNonce, reverts } = chain
+          const words = [[balance, claimed], [0n, 0n], [refundNonce]]
+          const views = words.map((each) => ({ ok: true, data: `0x${each.map((n) => word(n)).join('')}` as Hex }))
+          return { kind: 'seen', time: T / 1000, results: direct ? [{ ok: !reverts, data: '0x' as Hex }] : views }
+        },
+      },
+      relayer: {
+        async send({ data }) {
+          const calls = decodeFunctionData({ abi, data }).args?.[0] as readonly Hex[]
+          sent.push(calls.map((each) => decodeFunctionData({ abi, data: each }).functionName))
+          return await answer(data)
+        },
+      },
+      states,
+      authorizer: { address: SELLER, sign: async () => SIGNATURE },
+      digests,
+    },
+    { network: NETWORK, lagSeconds: 4 },
+  )
+  const mirror = { balance: 100n, claimed: 0n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+  const charged = { charged: 40n, ceiling: 50n, signature: SIGNATURE }
+  await states.replace(undefined, { ...newState({ channelId, config }, mirror, T), ...charged }, T)
+  let isFree = true
+  const state = async () => {
+    const found = await states.get(channelId, T)
+    if (!found) throw new Error('it has a record')
+    return found
+  }
+  return {
+    refunds,
+    states,
+    sent,
+    chain,
+    state,
+    mined: (next: typeof answer) => (answer = next),
+    busy: () => (isFree = false),
+    ask: (now = T, given: Partial<Pick<RefundRequest, 'amount' | 'ceiling'>> = {}) =>
+      refunds.refund(
+        {
+          kind: 'refund',
+          config,
+          channelId,
+          ceiling: 40n,
+          signature: SIGNATURE,
+          key: 'k',
+          amount: undefined,
+          ...given,
+        },
+        { now, signal: new AbortController().signal, isFree: async () => isFree },
+      ),
+    /** The transaction is mined after all. */
+    land(amount = 60n): SendResult {
+      Object.assign(chain, { balance: 100n - amount, claimed: 40n, refundNonce: 1n })
+      const log = {
+        ...refundLogs(channelId),
+        topics: refundLogs(channelId).topics as Hex[],
+        data: `0x${word(amount)}` as Hex,
+      }
+      const logs = [{ ...log, transactionHash: '0x9' as Hex }]
+      const receipt = { transactionHash: '0x9' as Hex, block: 9, success: true, logs }
+      return { kind: 'mined', receipt, hasOtherNonces: false }
+    },
+  }
+}
+
+test('a refund claims what is due in the same transaction, and what is left goes back', async () => {
+  const shop = await channel()
+  shop.mined(() => shop.land())
+  expect(await shop.ask()).toMatchObject({ kind: 'refunded', receipt: { amount: '60', transaction: '0x9' } })
+  expect(shop.sent).toEqual([['claimWithSignature', 'refundWithSignature', 'settle']])
+  expect(await shop.state()).toMatchObject({ balance: 40n, claimed: 40n, charged: 40n, refund: { status: 'done' } })
+  expect(await shop.ask(T + 1)).toMatchObject({ kind: 'refunded', isRepeated: true, receipt: { amount: '60' } })
+  expect(shop.sent).toHaveLength(1)
+})
+
+test('a refund that was sent is sent again after a minute, and not before, whoever asks', async () => {
+  const shop = await channel()
+  expect(await shop.ask()).toMatchObject({ kind: 'unknown' })
+  expect(await shop.ask(T + 59_999)).toMatchObject({ kind: 'unknown' })
+  await shop.refunds.resume([await shop.state()], T + 59_999)
+  expect(shop.sent).toHaveLength(1)
+  await shop.refunds.resume([await shop.state()], T + 60_000)
+  expect(shop.sent).toHaveLength(2)
+  expect(await shop.ask(T + 119_999)).toMatchObject({ kind: 'unknown' })
+  expect(shop.sent).toHaveLength(2)
+})
+
+test('a refund that was mined unseen is done, and is never sent again', async () => {
+  const shop = await channel()
+  await shop.ask()
+  shop.land()
+  await shop.refunds.resume([await shop.state()], T + 61_000)
+  expect(shop.sent).toHaveLength(1)
+  expect((await shop.state()).refund).toMatchObject({ status: 'done' })
+})
+
+test('while a refund is under way nothing is charged, and it waits in the list of what is due', async () => {
+  const shop = await channel()
+  await shop.ask()
+  expect((await shop.state()).refund).toMatchObject({ status: 'sent', amount: '60', base: '40' })
+  for await (const page of shop.states.due(T)) expect(page.map((each) => each.channelId)).toEqual([channelId])
+  expect(await shop.ask(T + 1, { amount: 10n })).toMatchObject({ kind: 'refused' })
+  expect(shop.sent).toHaveLength(1)
+})
+
+test('a refund that a call of the channel forbids, or that would revert, is not sent and leaves no mark', async () => {
+  const [busy, reverting] = [await channel(), await channel()]
+  busy.busy()
+  expect(await busy.ask()).toMatchObject({ kind: 'refused' })
+  reverting.chain.reverts = true
+  expect(await reverting.ask()).toMatchObject({ kind: 'refused' })
+  for (const shop of [busy, reverting]) {
+    expect(shop.sent).toEqual([])
+    expect((await shop.state()).refund).toBeUndefined()
+  }
+})
+
+test('a refund of more than is left, on another base than what was charged, or of nothing is refused', async () => {
+  const shop = await channel()
+  for (const given of [{ amount: 61n }, { amount: 0n }, { ceiling: 39n }, { ceiling: 50n }])
+    expect(await shop.ask(T, given)).toMatchObject({ kind: 'refused' })
+  expect(shop.sent).toEqual([])
+})
+
+test('a request that was noted by a process which is gone ends after a minute, unsent', async () => {
+  const shop = await channel()
+  const before = await shop.state()
+  const requested: Refund = { status: 'requested', base: '40', part: null, amount: '60', nonce: '0', at: T }
+  await shop.states.replace(before, { ...before, refund: requested }, T)
+  expect(await shop.refunds.ended(await shop.state(), { now: T + 59_999 })).toMatchObject({ refund: requested })
+  expect((await shop.refunds.ended(await shop.state(), { now: T + 60_000 })).refund).toBeUndefined()
+  expect(shop.sent).toEqual([])
+})
+
+test('a refund that reverts moves nothing, and may be asked for again', async () => {
+  const shop = await channel()
+  const receipt = { transactionHash: '0x9' as Hex, block: 9, success: false, logs: [] }
+  shop.mined(() => ({ kind: 'mined', receipt, hasOtherNonces: false }))
+  expect(await shop.ask()).toMatchObject({ kind: 'unavailable' })
+  expect((await shop.state()).refund).toBeUndefined()
+  shop.mined(() => ({ kind: 'rejected', reason: 'no gas' }))
+  expect(await shop.ask()).toMatchObject({ kind: 'unavailable' })
+  expect((await shop.state()).refund).toBeUndefined()
+  shop.mined(() => shop.land())
+  expect(await shop.ask()).toMatchObject({ kind: 'refunded' })
+})
