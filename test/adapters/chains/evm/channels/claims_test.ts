@@ -144,49 +144,49 @@ const idsOf = async (states: ReturnType<typeof channelStates>): Promise<readonly
 test('every due claim is made, of however many channels', async () => {
   const count = scaled(1_234, 200_000)
   const storage = sqliteStorage(':memory:')
-  const shop = seller(storage)
+  const subject = seller(storage)
   for (let n = 0; n < count; n += 1_000)
-    await Promise.all(Array.from({ length: Math.min(1_000, count - n) }, (_, i) => shop.opened(n + i + 1)))
-  expect(await shop.claimDue(T, BigInt(count) * 10n)).toEqual({ claimed: BigInt(count) * 10n })
-  expect(shop.claimedInAll()).toBe(BigInt(count) * 10n)
-  expect(shop.transactions).toHaveLength(Math.ceil(count / 100))
-  expect(await idsOf(shop.states)).toEqual([])
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 0n })
-  expect(shop.alerts).toEqual([])
+    await Promise.all(Array.from({ length: Math.min(1_000, count - n) }, (_, i) => subject.opened(n + i + 1)))
+  expect(await subject.claimDue(T, BigInt(count) * 10n)).toEqual({ claimed: BigInt(count) * 10n })
+  expect(subject.claimedInAll()).toBe(BigInt(count) * 10n)
+  expect(subject.transactions).toHaveLength(Math.ceil(count / 100))
+  expect(await idsOf(subject.states)).toEqual([])
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 0n })
+  expect(subject.alerts).toEqual([])
   await storage.close()
 }, 600_000)
 
 test('a withdrawal is found among many channels before the delay is half over, and its claim comes first', async () => {
-  const shop = seller(sqliteStorage(':memory:'), { claimAbove: 10n ** 12n })
-  const ids = await Promise.all(Array.from({ length: 1_200 }, (_, n) => shop.opened(n + 1)))
+  const subject = seller(sqliteStorage(':memory:'), { claimAbove: 10n ** 12n })
+  const ids = await Promise.all(Array.from({ length: 1_200 }, (_, n) => subject.opened(n + 1)))
   const last = ids.toSorted().at(-1) as Hex
-  Object.assign(shop.escrows.get(last) as Escrow, { withdrawing: 90n, requestedAt: T / 1000 })
-  await shop.maintain({ now: T })
-  expect(shop.transactions).toEqual([])
-  await shop.maintain({ now: T + DELAY * 250 })
-  expect(shop.transactions).toEqual([[last]])
-  expect(shop.alerts).toEqual(['a payer withdraws from a channel; what is due is claimed now'])
+  Object.assign(subject.escrows.get(last) as Escrow, { withdrawing: 90n, requestedAt: T / 1000 })
+  await subject.maintain({ now: T })
+  expect(subject.transactions).toEqual([])
+  await subject.maintain({ now: T + DELAY * 250 })
+  expect(subject.transactions).toEqual([[last]])
+  expect(subject.alerts).toEqual(['a payer withdraws from a channel; what is due is claimed now'])
 })
 
 test('of a batch that reverts, every channel but the one that spoils it is claimed', async () => {
-  const shop = seller()
-  const ids = await Promise.all(Array.from({ length: 37 }, (_, n) => shop.opened(n + 1)))
+  const subject = seller()
+  const ids = await Promise.all(Array.from({ length: 37 }, (_, n) => subject.opened(n + 1)))
   const bad = ids[21] as Hex
-  shop.spoiled.add(bad)
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 360n })
-  expect(shop.transactions.flat().toSorted()).toEqual(ids.filter((id) => id !== bad).toSorted())
-  expect(shop.alerts).toEqual(['a channel cannot be claimed'])
-  expect(await idsOf(shop.states)).toEqual([bad])
+  subject.spoiled.add(bad)
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 360n })
+  expect(subject.transactions.flat().toSorted()).toEqual(ids.filter((id) => id !== bad).toSorted())
+  expect(subject.alerts).toEqual(['a channel cannot be claimed'])
+  expect(await idsOf(subject.states)).toEqual([bad])
 })
 
 test('what is due is claimed where it is worth its gas, and above what the operator has set in all', async () => {
   const costOf = async (gas: bigint) => gas / 10_000n
-  const shop = seller(memoryStorage(), { costOf })
-  const [small, large] = [await shop.opened(1, { charged: 7n }), await shop.opened(2, { charged: 50n })]
-  expect(await shop.claimDue(T, 51n)).toEqual({ claimed: 0n })
-  expect(await shop.claimDue(T, 50n)).toEqual({ claimed: 50n })
-  expect(shop.transactions).toEqual([[large]])
-  expect(await idsOf(shop.states)).toEqual([small])
+  const subject = seller(memoryStorage(), { costOf })
+  const [small, large] = [await subject.opened(1, { charged: 7n }), await subject.opened(2, { charged: 50n })]
+  expect(await subject.claimDue(T, 51n)).toEqual({ claimed: 0n })
+  expect(await subject.claimDue(T, 50n)).toEqual({ claimed: 50n })
+  expect(subject.transactions).toEqual([[large]])
+  expect(await idsOf(subject.states)).toEqual([small])
 })
 
 test('gas costs what the node asks for it, at the price that the operator sets for a coin', async () => {
@@ -203,59 +203,59 @@ test('where a payer withdraws, what is above the gas of its claim is claimed at 
     [29n, 0n],
     [30n, 30n],
   ] as const) {
-    const shop = seller(memoryStorage(), { costOf })
-    Object.assign(shop.escrows.get(await shop.opened(1, { charged })) as Escrow, withdrawing)
-    expect(await shop.claimDue(T, 10n ** 12n)).toEqual({ claimed })
+    const subject = seller(memoryStorage(), { costOf })
+    Object.assign(subject.escrows.get(await subject.opened(1, { charged })) as Escrow, withdrawing)
+    expect(await subject.claimDue(T, 10n ** 12n)).toEqual({ claimed })
   }
 })
 
 test('a claim that comes later than half of the withdraw delay is an alert', async () => {
   const late = 'claims of channels are late by half of the withdraw delay'
-  const shop = seller(memoryStorage(), { claimAbove: 10n ** 12n })
-  const id = await shop.opened(1)
-  await shop.maintain({ now: T + DELAY * 499 })
-  expect(shop.alerts).toEqual([])
-  await shop.maintain({ now: T + DELAY * 1_100 })
-  expect(shop.alerts).toEqual([late])
-  await shop.maintain({ now: T + DELAY * 1_300 })
-  Object.assign(shop.escrows.get(id) as Escrow, { withdrawing: 9n, requestedAt: T / 1000 + DELAY })
-  await shop.maintain({ now: T + DELAY * 1_600 })
-  expect(shop.alerts.slice(1)).toEqual(['a payer withdraws from a channel; what is due is claimed now', late])
+  const subject = seller(memoryStorage(), { claimAbove: 10n ** 12n })
+  const id = await subject.opened(1)
+  await subject.maintain({ now: T + DELAY * 499 })
+  expect(subject.alerts).toEqual([])
+  await subject.maintain({ now: T + DELAY * 1_100 })
+  expect(subject.alerts).toEqual([late])
+  await subject.maintain({ now: T + DELAY * 1_300 })
+  Object.assign(subject.escrows.get(id) as Escrow, { withdrawing: 9n, requestedAt: T / 1000 + DELAY })
+  await subject.maintain({ now: T + DELAY * 1_600 })
+  expect(subject.alerts.slice(1)).toEqual(['a payer withdraws from a channel; what is due is claimed now', late])
 })
 
 test('a withdrawal that took what was due is told once, and the channel is listed no more', async () => {
-  const shop = seller()
-  const id = await shop.opened(1, { charged: 40n })
-  Object.assign(shop.escrows.get(id) as Escrow, { balance: 30n })
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 30n })
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 0n })
-  expect(shop.alerts).toHaveLength(1)
-  expect(await idsOf(shop.states)).toEqual([])
-  Object.assign(shop.escrows.get(id) as Escrow, { balance: 50n })
+  const subject = seller()
+  const id = await subject.opened(1, { charged: 40n })
+  Object.assign(subject.escrows.get(id) as Escrow, { balance: 30n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 30n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 0n })
+  expect(subject.alerts).toHaveLength(1)
+  expect(await idsOf(subject.states)).toEqual([])
+  Object.assign(subject.escrows.get(id) as Escrow, { balance: 50n })
   const mirror = { balance: 50n, claimed: 30n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
-  await shop.states.mirror(id, mirror, T)
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 10n })
+  await subject.states.mirror(id, mirror, T)
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 10n })
 })
 
 test('channels of earlier versions are claimed as well', async () => {
   const storage = memoryStorage()
-  const shop = seller(storage)
-  const ids = await Promise.all(Array.from({ length: 40 }, (_, n) => shop.opened(n + 1)))
+  const subject = seller(storage)
+  const ids = await Promise.all(Array.from({ length: 40 }, (_, n) => subject.opened(n + 1)))
   for (const id of ids) {
     const name = `${NETWORK}/${id}`
     const record = await storage.getRecord('channel', name, T)
     if (!record) throw new Error('it is stored')
     await storage.moveRecord({ ...record, owner: `${NETWORK}/${SELLER}/${id.slice(2, 3)}` }, record.data, T)
   }
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 400n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 400n })
 })
 
 test('ten thousand records of channels that hold nothing hide no claim', async () => {
   const storage = memoryStorage()
-  const shop = seller(storage)
+  const subject = seller(storage)
   const digit = digests.channelId(configOf(1)).slice(2, 3)
   const mirror = { balance: 0n, claimed: 0n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
-  await shop.states.replace(undefined, newState({ channelId: '0x0', config: configOf(2) }, mirror, T), T)
+  await subject.states.replace(undefined, newState({ channelId: '0x0', config: configOf(2) }, mirror, T), T)
   const empty = await storage.getRecord('channel', `${NETWORK}/0x0`, T)
   if (!empty) throw new Error('it is stored')
   for (let n = 0; n < 10_050; n++) {
@@ -265,15 +265,15 @@ test('ten thousand records of channels that hold nothing hide no claim', async (
     const record = { ...empty, id: `${NETWORK}/${channelId}`, owner, data: { version, data: { ...data, channelId } } }
     await storage.putRecord(record, T)
   }
-  await shop.opened(1)
-  expect(await shop.claimDue(T, 1n)).toEqual({ claimed: 10n })
+  await subject.opened(1)
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 10n })
 }, 60_000)
 
 test('the record of a channel goes a month after everything in it was claimed, and stays while anything is left', async () => {
   const storage = memoryStorage()
-  const shop = seller(storage)
-  const [closed, open] = [await shop.opened(1, { charged: 100n }), await shop.opened(2, { charged: 99n })]
-  await shop.claimDue(T, 1n)
+  const subject = seller(storage)
+  const [closed, open] = [await subject.opened(1, { charged: 100n }), await subject.opened(2, { charged: 99n })]
+  await subject.claimDue(T, 1n)
   const lives = async (id: Hex, days: number) =>
     (await storage.getRecord('channel', `${NETWORK}/${id}`, T + days * 86_400_000)) !== undefined
   expect([await lives(closed, 30.9), await lives(closed, 31)]).toEqual([true, false])
