@@ -1,13 +1,27 @@
 /**
- * Mistakes in the money rules of core/payment and core/call that the quick tests must notice. `find` is source text in
- * which white space does not count; it stands once in the two folders, so that a file may be renamed or split. A test
- * in full says which mutants no longer apply.
+ * Mistakes in the money rules that the tests must notice. `find` is source text in which white space does not count; it
+ * stands once in its folders, so that a file may be renamed or split. A test in full says which no longer apply.
  */
-export type Mutant = { readonly name: string; readonly find: string; readonly put: string }
+import { channelMistakes } from './channel_mutants.ts'
 
-const mutant = (name: string, find: string, put: string): Mutant => ({ name, find, put })
+export type Mutant = {
+  readonly name: string
+  readonly find: string
+  readonly put: string
+  /** Folders that `find` stands in. */
+  readonly within: readonly string[]
+  /** The test files that notice it; without them, all tests of the money rules are asked. */
+  readonly by?: readonly string[]
+}
 
-export const mutants: readonly Mutant[] = [
+export type Scope = Pick<Mutant, 'within' | 'by'>
+export type Mistake = readonly [name: string, find: string, put: string]
+
+const CORE: Scope = { within: ['core/payment', 'core/call'] }
+
+const mutant = (name: string, find: string, put: string): Mutant => ({ name, find, put, ...CORE })
+
+const ofCore: readonly Mutant[] = [
   // ── opening a call ────────────────────────────────────────────────────────────────────────────────────────────────
   mutant('a call is lost a millisecond late', `&& call.leaseExpiresAt <= now`, `&& call.leaseExpiresAt < now`),
   mutant(
@@ -240,4 +254,9 @@ export const mutants: readonly Mutant[] = [
     `known.endpoint === name && known.quote === amount &&`,
     `known.endpoint === name &&`,
   ),
+]
+
+export const mutants: readonly Mutant[] = [
+  ...ofCore,
+  ...channelMistakes.flatMap(([scope, list]) => list.map(([name, find, put]) => ({ name, find, put, ...scope }))),
 ]

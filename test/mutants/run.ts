@@ -1,7 +1,7 @@
 /**
- * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the quick tests of the money
- * rules, which have to fail. `bun run mutants owed poll` takes those whose name contains one of these; `--full` runs
- * the tests in full. Ends with the mutants that live.
+ * `bun run mutants`: makes each mistake of `mutants.ts` in a copy of the sources and runs the tests that have to fail:
+ * the files that the mutant names, or the quick tests of the money rules. `bun run mutants owed poll` takes those whose
+ * name contains one of these; `--full` runs the tests in full. Ends with the mutants that live.
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -32,10 +32,14 @@ const STEPS: readonly (readonly string[])[] = [
 const LIMIT_MS = 600_000
 
 const filters = process.argv.slice(2).filter((argument) => argument !== '--full')
-const env = { ...process.env, FAREBOX_TESTS: process.argv.includes('--full') ? 'full' : '' }
+const isFull = process.argv.includes('--full')
 const copy = mkdtempSync(join(tmpdir(), 'farebox-mutants-'))
 
+const stepsOf = ({ by }: Pick<Mutant, 'by'>): readonly (readonly string[])[] => (by ? [by] : STEPS)
+
+/** A file that runs in full only is run in full. */
 async function isRed(files: readonly string[]): Promise<boolean> {
+  const needsFull = files.some((file) => file.endsWith('_full_test.ts'))
   const child = Bun.spawn(
     [
       process.execPath,
@@ -43,16 +47,22 @@ async function isRed(files: readonly string[]): Promise<boolean> {
       '--bail',
       '--no-isolate',
       '--timeout=60000',
-      '--path-ignore-patterns=**/*_full_test.ts',
+      ...(needsFull ? [] : ['--path-ignore-patterns=**/*_full_test.ts']),
       ...files,
     ],
-    { cwd: copy, env, stdout: 'ignore', stderr: 'ignore', timeout: LIMIT_MS },
+    {
+      cwd: copy,
+      env: { ...process.env, FAREBOX_TESTS: isFull || needsFull ? 'full' : '' },
+      stdout: 'ignore',
+      stderr: 'ignore',
+      timeout: LIMIT_MS,
+    },
   )
   return (await child.exited) !== 0
 }
 
-async function killerOf(): Promise<string | undefined> {
-  for (const files of STEPS) if (await isRed(files)) return files[0]
+async function killerOf(steps: readonly (readonly string[])[]): Promise<string | undefined> {
+  for (const files of steps) if (await isRed(files)) return files[0]
   return undefined
 }
 
@@ -62,7 +72,7 @@ async function judged(mutant: Mutant): Promise<string> {
   const path = join(copy, applied.path)
   const before = readFileSync(path, 'utf8')
   writeFileSync(path, applied.text)
-  const killer = await killerOf()
+  const killer = await killerOf(stepsOf(mutant))
   writeFileSync(path, before)
   return killer ? `killed by ${killer}` : 'ALIVE'
 }
@@ -70,9 +80,10 @@ async function judged(mutant: Mutant): Promise<string> {
 try {
   for (const part of PARTS) cpSync(join(ROOT, part), join(copy, part), { recursive: true })
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
-  const killer = await killerOf()
-  if (killer) throw new Error(`the tests fail without a mutant: ${killer}`)
   const chosen = mutants.filter(({ name }) => filters.length === 0 || filters.some((filter) => name.includes(filter)))
+  const steps = new Map(chosen.flatMap(stepsOf).map((files) => [files.join(), files]))
+  const killer = await killerOf([...steps.values()])
+  if (killer) throw new Error(`the tests fail without a mutant: ${killer}`)
   const alive: string[] = []
   for (const mutant of chosen) {
     const started = performance.now()

@@ -189,6 +189,31 @@ test('what is due is claimed where it is worth its gas, and above what the opera
   expect(await idsOf(subject.states)).toEqual([small])
 })
 
+test('a batch is claimed where it is worth its gas, each row of it included', async () => {
+  const subject = seller(memoryStorage(), { costOf: async (gas) => gas / 10_000n })
+  for (const n of [1, 2, 3]) await subject.opened(n, { charged: 14n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 0n })
+  await subject.opened(4, { charged: 14n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 56n })
+})
+
+test('who does not get the lease claims nothing', async () => {
+  const subject = seller(memoryStorage(), { takeLease: async () => false })
+  await subject.opened(1)
+  await subject.maintain({ now: T })
+  expect([subject.views(), subject.transactions]).toEqual([0, []])
+})
+
+test('a withdrawal and a loss are told once, however often the claim fails', async () => {
+  const subject = seller()
+  const id = await subject.opened(1, { charged: 40n })
+  subject.spoiled.add(id)
+  Object.assign(subject.escrows.get(id) as Escrow, { balance: 30n, withdrawing: 9n, requestedAt: T / 1000 })
+  await subject.claimDue(T, 1n)
+  await subject.claimDue(T, 1n)
+  expect(subject.alerts.filter((alert) => alert !== 'a channel cannot be claimed')).toHaveLength(2)
+})
+
 test('gas costs what the node asks for it, at the price that the operator sets for a coin', async () => {
   const fee = async (max: bigint) => ({ max, tip: 1_000_000n })
   expect(await gasPricer(() => fee(21_000_000n), 3_000)(70_000n, T)).toBe(2_310n)

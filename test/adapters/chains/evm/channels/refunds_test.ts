@@ -145,7 +145,11 @@ test('while a refund is under way nothing is charged, and it waits in the list o
   const subject = await channel()
   await subject.ask()
   expect((await subject.state()).refund).toMatchObject({ status: 'sent', amount: '60', base: '40' })
-  for await (const page of subject.states.due(T)) expect(page.map((each) => each.channelId)).toEqual([channelId])
+  const claimed = { balance: 100n, claimed: 40n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+  await subject.states.mirror(channelId, claimed, T)
+  const listed: Hex[] = []
+  for await (const page of subject.states.due(T)) listed.push(...page.map((each) => each.channelId))
+  expect(listed).toEqual([channelId])
   expect(await subject.ask(T + 1, { amount: 10n })).toMatchObject({ kind: 'refused' })
   expect(subject.sent).toHaveLength(1)
 })
@@ -164,8 +168,15 @@ test('a refund that a call of the channel forbids, or that would revert, is not 
 
 test('a refund of more than is left, on another base than what was charged, or of nothing is refused', async () => {
   const subject = await channel()
-  for (const given of [{ amount: 61n }, { amount: 0n }, { ceiling: 39n }, { ceiling: 50n }])
-    expect(await subject.ask(T, given)).toMatchObject({ kind: 'refused' })
+  for (const [given, problem] of [
+    [{ amount: 61n }, 'refund_amount_invalid'],
+    [{ amount: 0n }, 'refund_amount_invalid'],
+    [{ ceiling: 39n }, 'cumulative_amount_mismatch'],
+    [{ ceiling: 50n }, 'cumulative_amount_mismatch'],
+  ] as const) {
+    const reason = expect.stringContaining(problem)
+    expect(await subject.ask(T, given)).toMatchObject({ kind: 'refused', reason })
+  }
   expect(subject.sent).toEqual([])
 })
 

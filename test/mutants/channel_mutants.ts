@@ -1,0 +1,265 @@
+/** Mistakes in claims, refunds and charges of channels, in what Solana payments may cost, and in the Postgres locks. */
+import type { Mistake, Scope } from './mutants.ts'
+
+const CHANNELS = 'adapters/chains/evm/channels'
+const TESTS = 'test/adapters/chains/evm/channels'
+
+const of = (file: string, ...by: readonly string[]): Scope => ({ within: [file], by })
+
+export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] = [
+  [
+    of(CHANNELS, `${TESTS}/claims_test.ts`),
+    [
+      ['only the first hundred channels are claimed', `at += MAX_ROWS) {`, `at += 1e9) {`],
+      [
+        'channels after the first batch are left',
+        `for (let at = 0; at < ids.length &&`,
+        `for (let at = 0; at < MAX_ROWS && at < ids.length &&`,
+      ],
+      [
+        'half of a batch that reverts is dropped',
+        `return [...(await claim(claiming, rows.slice(0, half), now)), ...(await claim(claiming, rows.slice(half), now))]`,
+        `return await claim(claiming, rows.slice(0, half), now)`,
+      ],
+      ['a batch that reverts is dropped', `if (rows.length === 1 && first) {`, `if (first) {`],
+      ['only the first page of what is due is listed', `if (!last || page.length < PAGE) return`, `return`],
+      ['a page is listed again and again', `after = last.id`, `if (!last) after = ''; return`],
+      ['what is charged is not due', `(state.charged > state.claimed && (`, `(false && (`],
+      ['a lost channel is listed for ever', `(state.balance > state.claimed || !state.isLost)`, `true`],
+      [
+        'what comes into a lost channel is not due',
+        `(state.balance > state.claimed || !state.isLost)`,
+        `!state.isLost`,
+      ],
+      ['records of earlier versions are not listed', `await context.states.adopt(now)`, ``],
+      [
+        'a withdrawal waits until enough is due',
+        `const ids = [...withdrawing, ...(due >= above ? waiting : [])]`,
+        `const ids = due >= above ? [...withdrawing, ...waiting] : []`,
+      ],
+      ['what is due is claimed before the operator wants it', `(due >= above ? waiting : [])`, `waiting`],
+      ['a claim may cost more than it brings', `if (due <= cost) continue`, `if (due <= 0n) continue`],
+      [
+        'a batch may cost more than it brings',
+        `if (sumOf(rows) <= (await costOf(config, gasOf(rows), now))) return 0n`,
+        `if (rows.length === 0) return 0n`,
+      ],
+      ['a channel whose due equals its gas is claimed', `if (due <= cost) continue`, `if (due < cost) continue`],
+      ['gas of a batch is that of one row', `GAS.base + GAS.row * BigInt(rows.length)`, `GAS.base + GAS.row`],
+      [
+        'a claim is beyond the balance',
+        `state.charged > state.balance ? { ...state, charged: state.balance } : state`,
+        `state`,
+      ],
+      [
+        'a late claim is not told',
+        `if (now > (state.withdrawRequestedAt + config.withdrawDelay / 2) * 1000) found.late++`,
+        ``,
+      ],
+      ['a channel that nobody looked at is not told', `found.late += page.filter(`, `0 + page.filter(`],
+      ['a loss is told in every round', `if (isLost) return`, ``],
+      ['a withdrawal is told in every round', `alerted.add(channelId)`, ``],
+      [
+        'most channels are never read again',
+        `before + at < ALWAYS_READ || now - syncedAt > staleMs`,
+        `before + at < ALWAYS_READ`,
+      ],
+      [
+        'what was claimed is claimed again',
+        `await Promise.all(done.map(({ channelId, charged }) => states.change(channelId, now, claimedTo(charged))))`,
+        ``,
+      ],
+      ['two replicas claim', `if (!(await lease(now + 2 * everyMs))) return`, ``],
+      [
+        'the record of a closed channel stays',
+        `(isClosed(state) ? CLOSED_RETENTION_MS : RETENTION_MS)`,
+        `RETENTION_MS`,
+      ],
+      ['the record of a channel with money goes', `!isDue(state) && state.balance === state.claimed`, `!isDue(state)`],
+      [
+        'the record of a channel goes while its payments are alive',
+        `CLOSED_RETENTION_MS = 31 * DAY_MS`,
+        `CLOSED_RETENTION_MS = 30 * DAY_MS`,
+      ],
+    ],
+  ],
+  [
+    of(CHANNELS, `${TESTS}/refunds_test.ts`),
+    [['a channel that is being refunded is not listed', `isRefunding(state) || (state.charged`, `(state.charged`]],
+  ],
+  [
+    of('adapters/chains/evm/gas.ts', `${TESTS}/claims_test.ts`),
+    [
+      ['gas costs nothing', `* gas * price + WEI - 1n) / WEI`, `* 0n * price * gas) / WEI`],
+      ['gas costs twice as much', `((fee.max + fee.tip) / 2n)`, `(fee.max + fee.tip)`],
+    ],
+  ],
+  [
+    of(`${CHANNELS}/refunds.ts`, `${TESTS}/refunds_test.ts`),
+    [
+      ['a sent refund is sent again at once', `if (now - state.refund.at < RESEND_MS) return`, `if (false) return`],
+      ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
+      [
+        'a refund is sent while a call of the channel is open',
+        `if (await at.isFree(key)) return await`,
+        `return await`,
+      ],
+      [
+        'a refund sends what is charged',
+        `amount: String(request.amount ?? balance - charged)`,
+        `amount: String(request.amount ?? balance)`,
+      ],
+      [
+        'a refund leaves what is due unclaimed',
+        `if (charged <= claimed) return allOf([back])`,
+        `if (charged >= claimed) return allOf([back])`,
+      ],
+      ['a refund on another base is made', `if (ceiling !== charged) return outOfStep(ceiling, state)`, ``],
+      ['more than what is left is sent back', `if (amount === 0n || amount > left) {`, `if (amount === 0n) {`],
+      [
+        'a refund that would revert is sent',
+        `if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(requested, now)`,
+        ``,
+      ],
+      [
+        'a refund that was mined is sent again',
+        `if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(state, await paidBefore(state), now) if (now - state`,
+        `if (now - state`,
+      ],
+      [
+        'the request of a dead process stays for ever',
+        `return now - state.refund.at < REQUESTED_MS ? state`,
+        `return state ? state`,
+      ],
+      ['a request under way is dropped', `return now - state.refund.at < REQUESTED_MS ? state`, `return false ? state`],
+      [
+        'a refund that reverted stays under way',
+        `await drop(state, now) return unavailable('the refund reverted: nothing moved')`,
+        `return unavailable('the refund reverted: nothing moved')`,
+      ],
+      [
+        'a refund that was not sent stays under way',
+        `if (sent.kind === 'rejected') { await drop(state, now)`,
+        `if (sent.kind === 'rejected') {`,
+      ],
+      [
+        'a repeated refund is made again',
+        `return { kind: 'refunded', receipt: receiptOf(state, last), isRepeated: true }`,
+        `return undefined`,
+      ],
+    ],
+  ],
+  [
+    of(`${CHANNELS}/mod.ts`, `${TESTS}/withdrawn_test.ts`, `${TESTS}/claims_test.ts`),
+    [
+      ['money that is being withdrawn pays', `? balance - withdrawing : balance`, `? balance : balance`],
+      [
+        'a settlement that nobody waits for is charged',
+        `if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' } const`,
+        `const`,
+      ],
+      [
+        'an unpaid poll stores a record',
+        `const noted = await states.mirror(channelId, mirror, now)`,
+        `await states.replace(undefined, newState(voucher, mirror, now), now); const noted = await states.mirror(channelId, mirror, now)`,
+      ],
+    ],
+  ],
+  [
+    of('adapters/chains/solana', 'test/adapters/chains/solana/attacks_test.ts'),
+    [
+      ['a priority fee is not tied to the price', `if (priority <= most) return undefined`, `return undefined`],
+      ['a payment may cost any fee', `if (fee > limits.maxFeeLamports)`, `if (false)`],
+      ['any amount pays', `if (amount !== parseAtomic(offer.amount))`, `if (false)`],
+      ['a payment to somebody else is taken', `if (destination !== payTo)`, `if (false)`],
+      ['a payment of another token is taken', `if (mint !== offer.asset) return`, `if (false) return`],
+      ['the fee payer pays the price', `if (isOneOf(feePayers, payer)) return`, `if (false) return`],
+    ],
+  ],
+  [
+    of('adapters/storage/postgres', 'test/adapters/storage/postgres/locks_full_test.ts'),
+    [
+      [
+        'Postgres: calls of one wallet are opened without its lock',
+        `locks: [keyOf(key), payer],`,
+        `locks: [keyOf(key)],`,
+      ],
+      [
+        'Postgres: calls of one authorization are opened without its lock',
+        `locks: [keyOf(key), payer],`,
+        `locks: [payer],`,
+      ],
+      [
+        'Postgres: a call is judged without the lock of its row',
+        `head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),`,
+        `head: rows('head', heads, db.select(heads).from(calls).where(same(id))),`,
+      ],
+      [
+        'Postgres: a record is moved without its lock',
+        `turn: recordLock(record), locks: [recordLock(record)], read: (send) => send(ask.record, record),`,
+        `turn: recordLock(record), locks: [], read: (send) => send(ask.record, record),`,
+      ],
+    ],
+  ],
+  [
+    of('core/payment/archive', 'test/core/payment/archive_test.ts'),
+    [
+      ['the archive sums on another day', '`${month}-01T00:00:00Z`', '`${month}-02T00:00:00Z`'],
+      [
+        'what the archive did not keep is deleted',
+        `if (calls.length > 0 && file?.calls.length !== calls.length)`,
+        `if (false)`,
+      ],
+    ],
+  ],
+  [
+    of('core/payment', 'test/core/payment', 'test/adapters/storage/storage_test.ts'),
+    [
+      [
+        'a record is moved whatever it says',
+        `return current !== undefined && isSame(current.data, change.from)`,
+        `return current !== undefined`,
+      ],
+      [
+        'an unsettled call is archived',
+        `return call.paymentStatus === 'settled' && call.emptied }`,
+        `return call.emptied }`,
+      ],
+      [
+        'a ledger row goes while its authorization can be replayed',
+        `return isOld && bindings.every(`,
+        `return isOld || bindings.every(`,
+      ],
+      [
+        'a paid result goes with its ledger row',
+        `if (call.paymentStatus === 'settled') return call.emptied ? 'none' : 'empty'`,
+        `if (call.paymentStatus === 'settled') return 'delete'`,
+      ],
+      [
+        'a worker renews the call of another',
+        `if (!call || call.workerId !== seen.workerId) return`,
+        `if (!call) return`,
+      ],
+      ['what is charged by use counts as quoted', `const spent = row.charge ?? row.quote`, `const spent = row.quote`],
+      ['spending of another wallet is reported', `row.payer !== payer ||`, ``],
+      ['five abandoned calls are not enough', `const MAX_ABANDONED = 5`, `const MAX_ABANDONED = 6`],
+      ['what a wallet paid covers every abandoned call', `credit -= worth`, ``],
+    ],
+  ],
+  [
+    of('core/payment/control', 'test/core/payment/control_test.ts', 'test/core/payment/control_vouchers_test.ts'),
+    [
+      [
+        'a refused payment is kept in the spending limit',
+        `if (known && (outcome.kind === 'refused' || outcome.kind === 'dead')) pending.delete(id)`,
+        ``,
+      ],
+      ['what vouchers have paid is not in the spending limit', `if (recorded.kind === 'recorded') {`, `if (false) {`],
+      [
+        'orders under way are not in the spending limit',
+        `if (opened.kind === 'opened' && opened.call.quote > 0n) {`,
+        `if (false) {`,
+      ],
+    ],
+  ],
+]
