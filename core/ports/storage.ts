@@ -458,6 +458,7 @@ export type LedgerReads = Pick<
   | 'callTotals'
   | 'buyersByDay'
   | 'listOpen'
+  | 'getRecord'
 >
 
 export type Bucket = { readonly key: string; readonly limit: number; readonly windowMs: number }

@@ -1,5 +1,6 @@
 /** Compares the ledger with the chain for a range of blocks, and names what differs. */
 import type { LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
+import type { Json } from '../../core/lib/json.ts'
 import { print, usdc } from '../../core/x402/money.ts'
 import { isCumulative } from '../../core/x402/offer.ts'
 import { paidIn, statusOf } from './payment.ts'
@@ -23,6 +24,17 @@ export type ChainSide = {
   readonly toBlock: number
   readonly since: number
   readonly transfers: readonly OnChain[]
+  /** The last claim of each channel, and how to tell from its record what was lost. Amounts in base units. */
+  readonly claims?: {
+    readonly list: readonly {
+      readonly channel: string
+      readonly claimed: bigint
+      readonly transaction: string
+      readonly block: number
+    }[]
+    readonly kind: string
+    readonly lostIn: (record: Json | undefined, claimed: bigint) => bigint
+  }
 }
 
 export type Difference = {
@@ -30,9 +42,16 @@ export type Difference = {
    * `not_in_ledger`: an authorized payment that no settled call has, as after the restore of an older backup.
    * `not_settled_in_ledger`: the call is known, and the ledger does not say that it was paid. `not_on_chain`: a settled
    * call whose transfer the chain does not have. `different`: payer or amount differ. `other_transfer`: a transfer
-   * without an authorization, which no call can have made.
+   * without an authorization, which no call can have made. `not_charged_in_ledger`: more was claimed of a channel than
+   * its record was charged, as after the restore of a backup that is older than its last vouchers.
    */
-  readonly kind: 'not_in_ledger' | 'not_settled_in_ledger' | 'not_on_chain' | 'different' | 'other_transfer'
+  readonly kind:
+    | 'not_charged_in_ledger'
+    | 'not_in_ledger'
+    | 'not_settled_in_ledger'
+    | 'not_on_chain'
+    | 'different'
+    | 'other_transfer'
   readonly transaction: string
   readonly block: number | null
   readonly call: string | null
@@ -83,6 +102,7 @@ export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Pro
     else differences.push(different(entry, transfer))
   }
   for (const entries of byTransaction.values()) for (const entry of entries) differences.push(missing(entry))
+  differences.push(...(await uncharged(ledger, chain)))
   const { network, fromBlock, toBlock } = chain
   const channels =
     charged === 0n && claims.length === 0 ? null : { charged: print(usdc(charged)), paid_out: print(usdc(paidOut)) }
@@ -149,6 +169,19 @@ function different(entry: LedgerEntry, transfer: OnChain): Difference {
   const { transaction, block, payer } = transfer
   const text = `${transaction}: the chain has ${dollarsOf(transfer)} USDC of ${payer}, the ledger ${print(paidIn(entry))} USDC of ${entry.payer}.`
   return { kind: 'different', transaction, block, call: entry.id, text }
+}
+
+/** Channels of which more was claimed than the calls that their records know were charged. */
+async function uncharged(ledger: LedgerReads, { network, claims }: ChainSide): Promise<readonly Difference[]> {
+  const found: Difference[] = []
+  for (const { channel, claimed, transaction, block } of claims?.list ?? []) {
+    const record = await ledger.getRecord(claims?.kind ?? '', `${network}/${channel}`, 0)
+    const lost = claims?.lostIn(record?.data, claimed) ?? 0n
+    if (lost === 0n) continue
+    const text = `channel ${channel}: ${print(usdc(claimed))} USDC were claimed in all by ${transaction} in block ${block}; the ledger has lost calls of it for ${print(usdc(lost))} USDC.`
+    found.push({ kind: 'not_charged_in_ledger', transaction, block, call: null, text })
+  }
+  return found
 }
 
 function missing(entry: LedgerEntry): Difference {

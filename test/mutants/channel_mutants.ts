@@ -255,11 +255,6 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         ``,
       ],
       ['what vouchers have paid is not in the spending limit', `if (recorded.kind === 'recorded') {`, `if (false) {`],
-      [
-        'orders under way are not in the spending limit',
-        `if (opened.kind === 'opened' && opened.call.quote > 0n) {`,
-        `if (false) {`,
-      ],
     ],
   ],
 ]

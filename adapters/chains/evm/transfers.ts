@@ -1,8 +1,9 @@
 /** Payments to an address as the chain has them, for a range of blocks: what the ledger is compared with. */
+import { encodeEventTopics } from 'viem'
 import { checksummed } from '../../../core/lib/checksum.ts'
 import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
 import { jsonRpc } from '../json_rpc.ts'
-import { BATCH_SETTLEMENT } from '../lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi } from '../lib/x402_contracts.ts'
 import { AUTHORIZATION_USED } from './token.ts'
 
 /** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
@@ -17,6 +18,15 @@ export type ChainTransfer = {
   readonly isClaim: boolean
 }
 
+/** What was claimed of a channel in all, by the last claim of a range. */
+export type ChannelClaim = {
+  readonly channel: string
+  /** In base units. */
+  readonly claimed: bigint
+  readonly transaction: string
+  readonly block: number
+}
+
 export type TransferRange = { readonly fromBlock?: number; readonly toBlock?: number }
 export type Transfers = {
   readonly fromBlock: number
@@ -24,6 +34,8 @@ export type Transfers = {
   /** When the first block was made, in milliseconds. */
   readonly since: number
   readonly transfers: readonly ChainTransfer[]
+  /** Of channels whose claims were paid out to the payee. */
+  readonly claims: readonly ChannelClaim[]
 }
 
 type Log = {
@@ -35,6 +47,8 @@ type Log = {
 }
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
+/** `Claimed(bytes32,address,uint128,uint128)` of the settlement contract. */
+const CLAIMED = encodeEventTopics({ abi: batchSettlementAbi, eventName: 'Claimed' })[0]
 const CONTRACT = `0x${word(lower(BATCH_SETTLEMENT))}`
 /** Without a first block: about a day on Base. */
 const USUAL_BLOCKS = 43_200
@@ -55,19 +69,22 @@ export async function readTransfers(
     if (fromBlock > toBlock) throw new Error(`the range begins at block ${fromBlock}, after its end at ${toBlock}`)
     const first = await block(`0x${fromBlock.toString(16)}`)
     const transfers: ChainTransfer[] = []
+    const claims = new Map<string, ChannelClaim>()
     let window = FIRST_WINDOW
     for (let low = fromBlock; low <= toBlock;) {
       const high = Math.min(toBlock, low + window - 1)
       const found = await inWindow(low, high)
-      if (!found) {
+      const claimed = found?.some(({ isClaim }) => isClaim) ? await claimsIn(low, high, found) : []
+      if (!found || !claimed) {
         if (window < 8) throw new Error(`the node refuses eth_getLogs for ${window} blocks`)
         window = Math.floor(window / 2)
         continue
       }
       transfers.push(...found)
+      for (const claim of claimed) claims.set(claim.channel, claim)
       low = high + 1
     }
-    return { fromBlock, toBlock, since: first.time * 1_000, transfers }
+    return { fromBlock, toBlock, since: first.time * 1_000, transfers, claims: [...claims.values()] }
   } finally {
     rpc.close()
   }
@@ -103,9 +120,32 @@ export async function readTransfers(
     }))
   }
 
-  async function logs(low: number, high: number, topics: readonly unknown[]): Promise<readonly Log[] | undefined> {
+  /** Claims that were paid out in the same transaction. */
+  async function claimsIn(
+    low: number,
+    high: number,
+    transfers: readonly ChainTransfer[],
+  ): Promise<readonly ChannelClaim[] | undefined> {
+    const paidOut = new Set(transfers.flatMap(({ isClaim, transaction }) => (isClaim ? [transaction] : [])))
+    const found = await logs(low, high, [CLAIMED], BATCH_SETTLEMENT)
+    return found
+      ?.filter(({ transaction }) => paidOut.has(transaction))
+      .map(({ topics, data, transaction, block: number }) => ({
+        channel: topics[1] ?? '0x',
+        claimed: BigInt(`0x${data.slice(-64)}`),
+        transaction,
+        block: number,
+      }))
+  }
+
+  async function logs(
+    low: number,
+    high: number,
+    topics: readonly unknown[],
+    address = asset,
+  ): Promise<readonly Log[] | undefined> {
     const [fromBlock, toBlock] = [low, high].map((number) => `0x${number.toString(16)}`)
-    const answer = await rpc.request('eth_getLogs', [{ address: asset, fromBlock, toBlock, topics }])
+    const answer = await rpc.request('eth_getLogs', [{ address, fromBlock, toBlock, topics }])
     if (answer.kind === 'failure') throw new Error(answer.reason)
     if (answer.kind === 'error') return undefined
     if (!Array.isArray(answer.value)) throw new Error('eth_getLogs: the answer is no list')

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../../core/ports/mod.ts'
+import { unexpired } from '../../../core/payment/ledger.ts'
 import { spendOfTotal, wholeDays } from '../spend_total.ts'
 import { summed } from '../../../core/payment/spend_report.ts'
 import { named, oldestFirst, tailOf } from '../named_calls.ts'
@@ -41,6 +42,8 @@ export function ledgerReads(
 
   return {
     ...totalsReads(database, read),
+
+    getRecord: (kind, id, now) => read(() => unexpired(ask.record.get({ kind, id }), now)),
 
     listOpen: (limit) =>
       read(() => [...ask.listedUnfinished.all({ limit }), ...ask.listedInDoubt.all({ limit })].toSorted(oldestFirst)),

@@ -9,6 +9,8 @@ import { backupSqlite, restoreSqlite } from '../../../adapters/storage/sqlite/ba
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import type { EvmChain } from '../../../adapters/chains/evm/mod.ts'
 import type { Io } from '../../../server/cli/command.ts'
 import { runFarebox } from '../../../server/cli/mod.ts'
 import {
@@ -99,23 +101,8 @@ test('reconcile sums what vouchers were charged and what claims have paid out; n
   const storage = sqliteStorage(path)
   const { chain, offer, payTo } = await seller(storage)
   const { deposit, voucher, refund } = await buyer(offer)
-  for (const [id, base, payment] of [
-    ['first', 0n, await deposit()],
-    ['second', 300n, await voucher(300n)],
-  ] as const) {
-    const identity = await chain.identify(payment, offer, at())
-    if (identity.kind !== 'known') throw new Error(identity.reason)
-    const { key, payer, expiresAt } = identity
-    const now = node.now()
-    const authorization = { key, payer, payment, offer, expiresAt }
-    const call = newCall(id, { payer, offer, quote: usdc(1_000n), createdAt: now, expiresAt: now + 3_600_000 })
-    await storage.openCall(call, authorization, { now, until: now + 60_000 })
-    const result = { result: { base: String(base) }, expiresAt: now + 3_600_000, charge: usdc(300n) }
-    const claim = await storage.claimSettlement(id, authorization, { now, until: now + 60_000, result })
-    const settlement = await chain.settle(payment, offer, { ...at(), charge: usdc(300n) })
-    if (settlement.kind !== 'settled' || claim.kind !== 'yours') throw new Error(`${settlement.kind} ${claim.kind}`)
-    await storage.finishSettlement(id, claim.token, { kind: 'paid', receipt: settlement.receipt }, { now, by: 'reply' })
-  }
+  await charge({ storage, chain, offer }, 'first', await deposit())
+  await charge({ storage, chain, offer }, 'second', await voucher(300n))
   const config = { config: { payTo } } as EvmHarness
   const due = await reconcile(config, path)
   expect(due.out[1]).toBe('  channels: 0.000600 USDC charged by vouchers, 0.000000 USDC paid out by claims.')
@@ -129,6 +116,59 @@ test('reconcile sums what vouchers were charged and what claims have paid out; n
   chain.close()
   await storage.close()
 }, 60_000)
+
+test('reconcile names the channels whose last vouchers a restored older backup has lost', async () => {
+  const path = join(dir, 'vouchers.db')
+  const first = sqliteStorage(path)
+  const { chain, open, offer, payTo } = await seller(first)
+  const { deposit, voucher, id: channel } = await buyer(offer)
+  await charge({ storage: first, chain, offer }, 'first', await deposit())
+  const backup = join(dir, 'vouchers_backup.db')
+  backupSqlite(path, backup)
+  await charge({ storage: first, chain, offer }, 'second', await voucher(300n))
+  expect(await chain.claimChannels?.({ now: node.now() })).toEqual({ claimed: 600n })
+  const config = { config: { payTo } } as EvmHarness
+  expect((await reconcile(config, path)).exit).toBe(0)
+  chain.close()
+  await first.close()
+
+  restoreSqlite(backup, path, join(dir, 'vouchers_aside.db'))
+  const lost = expect.stringMatching(
+    new RegExp(
+      `not_charged_in_ledger: channel ${channel}: 0\\.000600 USDC .* has lost calls of it for 0\\.000300 USDC`,
+    ),
+  ) as never
+  const { out, exit } = await reconcile(config, path)
+  expect([exit, out.slice(2)]).toEqual([1, [lost]])
+  // The record takes the chain's figure; the calls are lost all the same.
+  const second = sqliteStorage(path)
+  const restored = await open(second)
+  expect(await restored.claimChannels?.({ now: node.now() })).toEqual({ claimed: 0n })
+  await charge({ storage: second, chain: restored, offer }, 'third', await voucher(600n))
+  expect((await reconcile(config, path)).out.slice(2)).toEqual([lost])
+  restored.close()
+  await second.close()
+}, 60_000)
+
+/** A call that is charged 300 base units by a channel. */
+async function charge(
+  { storage, chain, offer }: { storage: Storage; chain: EvmChain; offer: Offer },
+  id: string,
+  payment: Payment,
+): Promise<void> {
+  const identity = await chain.identify(payment, offer, at())
+  if (identity.kind !== 'known') throw new Error(identity.reason)
+  const { key, payer, expiresAt } = identity
+  const now = node.now()
+  const authorization = { key, payer, payment, offer, expiresAt }
+  const call = newCall(id, { payer, offer, quote: usdc(1_000n), createdAt: now, expiresAt: now + 3_600_000 })
+  await storage.openCall(call, authorization, { now, until: now + 60_000 })
+  const result = { result: { made: id }, expiresAt: now + 3_600_000, charge: usdc(300n) }
+  const claim = await storage.claimSettlement(id, authorization, { now, until: now + 60_000, result })
+  const settlement = await chain.settle(payment, offer, { ...at(), charge: usdc(300n) })
+  if (settlement.kind !== 'settled' || claim.kind !== 'yours') throw new Error(`${settlement.kind} ${claim.kind}`)
+  await storage.finishSettlement(id, claim.token, { kind: 'paid', receipt: settlement.receipt }, { now, by: 'reply' })
+}
 
 /** A call that is paid on the chain, and recorded as the ledger would: whole, with another receipt, or not at all. */
 async function sell(

@@ -57,11 +57,13 @@ export type ChannelState = Mirror & {
   readonly spent?: readonly string[]
   /** The operator was told that the payer has withdrawn what is due. */
   readonly isLost?: true
+  /** What the chain had claimed beyond what this record knew: after the restore of an older backup. In base units. */
+  readonly forgotten?: string
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
 
-const KIND = 'channel'
+export const CHANNEL_KIND = 'channel'
 const DAY_MS = 86_400_000
 /** How long a record is kept after its last change. What is due is looked at, and so changed, every few hours. */
 const RETENTION_MS = 400 * DAY_MS
@@ -80,7 +82,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   const ownerOf = (name: string) => `${network}/${seller}/${name}`
   /** Channels that need something done have an owner of their own, by which they are listed. */
   const recordOf = (state: ChannelState, now: number): StoredRecord => ({
-    kind: KIND,
+    kind: CHANNEL_KIND,
     id: `${network}/${state.channelId}`,
     owner: ownerOf(isDue(state) ? 'due' : 'idle'),
     data: encoded(state),
@@ -94,7 +96,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
     const before = known?.get(nameOf(channelId))
     if (before) return before
-    const record = await storage.getRecord(KIND, nameOf(channelId), now)
+    const record = await storage.getRecord(CHANNEL_KIND, nameOf(channelId), now)
     if (!record) return undefined
     const state = decoded(record.data)
     // It may have changed while it was read.
@@ -159,7 +161,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
 
   async function* pages(owner: string, now: number): AsyncGenerator<readonly ChannelState[]> {
     for (let after = ''; ;) {
-      const page = await storage.listRecords(KIND, ownerOf(owner), { now, after, limit: PAGE })
+      const page = await storage.listRecords(CHANNEL_KIND, ownerOf(owner), { now, after, limit: PAGE })
       const last = page.at(-1)
       if (last) yield page.map(({ data }) => decoded(data))
       if (!last || page.length < PAGE) return
@@ -206,8 +208,10 @@ const MAX_SKEW_MS = 30_000
  */
 export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
   if (mirror.refundNonce < state.refundNonce || now < state.syncedAt - MAX_SKEW_MS) return state
-  const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex }
-  return { ...state, ...mirror, ...(mirror.claimed > state.charged && unsigned), syncedAt: now }
+  if (mirror.claimed <= state.charged) return { ...state, ...mirror, syncedAt: now }
+  const forgotten = String(BigInt(state.forgotten ?? 0) + mirror.claimed - state.charged)
+  const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex, forgotten }
+  return { ...state, ...mirror, ...unsigned, syncedAt: now }
 }
 
 /** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
@@ -250,6 +254,13 @@ export function channelStateOf(state: ChannelState): { readonly [name: string]: 
 
 export type ChannelStates = ReturnType<typeof channelStates>
 
+/** What was claimed of a channel, `claimed` in all, and was never charged by the calls that its record knows. */
+export function lostIn(record: Json | undefined, claimed: bigint): bigint {
+  if (record === undefined) return claimed
+  const { charged, forgotten = '0' } = decoded(record)
+  return BigInt(forgotten) + (claimed > charged ? claimed - charged : 0n)
+}
+
 function encoded(state: ChannelState): Json {
   const { balance, claimed, withdrawing, refundNonce, charged, ceiling, ...plain } = state
   const amounts = { balance, claimed, withdrawing, refundNonce, charged, ceiling }
@@ -272,6 +283,8 @@ function decoded(stored: Json): ChannelState {
       | 'isPayerProven'
       | 'spent'
       | 'isLost'
+      | 'isLost'
+      | 'forgotten'
       | 'syncedAt'
       | 'withdrawRequestedAt'
     >),
