@@ -221,11 +221,6 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `return current !== undefined`,
       ],
       [
-        'an unsettled call is archived',
-        `return call.paymentStatus === 'settled' && call.emptied }`,
-        `return call.emptied }`,
-      ],
-      [
         'a ledger row goes while its authorization can be replayed',
         `return isOld && bindings.every(`,
         `return isOld || bindings.every(`,
