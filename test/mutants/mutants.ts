@@ -147,7 +147,7 @@ const ofCore: readonly Mutant[] = [
   mutant('what was sent is sent again without a look', `if (wasSent || isOver) {`, `if (isOver) {`),
   mutant(
     'a refusal after an earlier send is believed',
-    `return wasSent ? { kind: 'unknown', reason: settlement.reason } : settlement`,
+    `return wasSent ? { kind: 'unknown', reason: settlement.reason, isRefused: true } : settlement`,
     `return settlement`,
   ),
   mutant(

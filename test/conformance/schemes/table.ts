@@ -63,7 +63,7 @@ export const TABLE: Table = {
     ...everywhere,
     gas: tested(
       'adapters/chains/solana/attacks_test.ts',
-      'the dearest payment that is taken costs a ten-thousandth of a SOL',
+      'a buyer sets the priority fee as high as the price allows, and never above a ten-thousandth of a SOL (contract 21.14)',
     ),
     refunds: reason(NO_DEPOSIT),
   },
