@@ -63,7 +63,7 @@ export const TABLE: Table = {
     ...everywhere,
     gas: tested(
       'adapters/chains/solana/attacks_test.ts',
-      'a buyer sets the priority fee as high as the price allows, and never above a ten-thousandth of a SOL (contract 21.14)',
+      'a buyer sets the priority fee as high as the price allows, and never above a ten-thousandth of a SOL (contract 21.16)',
     ),
     refunds: reason(NO_DEPOSIT),
   },
