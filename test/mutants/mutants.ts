@@ -205,7 +205,11 @@ const ofCore: readonly Mutant[] = [
     `return servesBeforeSettlement(endpoint) ? undefined && await`,
   ),
   mutant('orders have no cap', `...capFor(verified) }`, `}`),
-  mutant('whoever reads the chain reads the result', `!wasHandedOut(call) || (isSame &&`, `true || (isSame &&`),
+  mutant(
+    'whoever reads the chain reads the result',
+    `const isRightful = isKnown && (isSame ||`,
+    `const isRightful = true || (isSame ||`,
+  ),
   mutant(
     'an authorization that was handed out by a poll buys again',
     `if (isPublic) return { kind: 'refused'`,
