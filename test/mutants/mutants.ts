@@ -52,8 +52,8 @@ const ofCore: readonly Mutant[] = [
   mutant('the cap is not kept', `if (judged?.kind === 'over') return`, `if (false) return`),
   mutant(
     'the lost call of a reused authorization is left unfinished',
-    `{ atLimit: true }) }, writes: [...$1(bound, at.now), { kind: 'insert'`,
-    `{ atLimit: true }) }, writes: [{ kind: 'insert'`,
+    `{ isNew: true }) }, writes: [...$1(bound, at.now), { kind: 'insert'`,
+    `{ isNew: true }) }, writes: [{ kind: 'insert'`,
   ),
 
   // ── claiming a settlement ─────────────────────────────────────────────────────────────────────────────────────────
@@ -204,7 +204,7 @@ const ofCore: readonly Mutant[] = [
     `return servesBeforeSettlement(endpoint) ? await`,
     `return servesBeforeSettlement(endpoint) ? undefined && await`,
   ),
-  mutant('orders have no cap', `...capFor(verified) }`, `}`),
+  mutant('orders have no cap', `, ...capFor(verified, now) }`, ` }`),
   mutant(
     'whoever reads the chain reads the result',
     `const isRightful = isKnown && (isSame ||`,
