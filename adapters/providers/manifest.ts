@@ -75,6 +75,9 @@ export type ServiceVendors = {
 type MadeFor<Member> = Member extends (row: never) => infer Vendor ? NonNullable<Vendor> : Member
 export type Service = keyof ServiceVendors
 
+/** Services whose providers act in the world, or move money, on the account of their key. */
+export const ACTING_SERVICES: readonly Service[] = ['phone', 'voice', 'onramp', 'bridge']
+
 /** What a provider may use of the process. Heavy packages are imported by the first call that needs them. */
 export type ProviderPorts = {
   readonly clock: Clock

@@ -19,7 +19,8 @@ export const command: Command = {
   name: 'reconcile',
   summary: 'compare the ledger with the chain, and name what differs',
   help: `Compares the settled payments of the ledger with the transfers that the chain has, on EVM networks. It finds
-what a restored older backup has forgotten, the calls of channels included. It reads the database while the gateway runs, and writes nothing.
+what a restored older backup has forgotten, the calls of channels included. It reads the database while the gateway
+runs, and writes nothing.
 
 Usage: farebox reconcile [options]
 

@@ -224,6 +224,7 @@ export async function shot(
           body,
           headers: { ...(typeof body === 'string' && JSON_TYPE), ...signed, ...headers },
         }),
+        { ip: '192.0.2.1' },
       ),
     )
   }

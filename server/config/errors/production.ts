@@ -1,6 +1,6 @@
 /** What is set for a gateway that sells, and for no devnet: a start without a configuration refuses if it finds any. */
 import type { Static } from '@sinclair/typebox'
-import type { Service } from '../../../adapters/providers/manifest.ts'
+import { ACTING_SERVICES } from '../../../adapters/providers/manifest.ts'
 import { type File, variables } from '../file.ts'
 import { secretsOf } from '../services.ts'
 import type { Environment } from '../settings.ts'
@@ -21,9 +21,6 @@ const SETTINGS = [
 /** Keys that pay for settlements: their variables are named by the file, and so usually. */
 const PAYING_KEY = /(?:^|_)(?:RELAYER|FEE_PAYER)(?:_|$)/
 
-/** Products whose providers act in the world, or move money, on the account of their key. */
-const ACTING: readonly Service[] = ['phone', 'voice', 'onramp', 'bridge']
-
 /** The names of what is set, as they were given: variables, or settings of a file without a gateway. */
 export function productionSettings(file: Static<typeof File>, env: Environment): readonly string[] {
   const isSet = (setting: string) => {
@@ -33,7 +30,7 @@ export function productionSettings(file: Static<typeof File>, env: Environment):
   }
   const named = (setting: string) =>
     Object.keys(variables).find((name) => variables[name] === setting && env[name]) ?? setting
-  const secrets = new Set(ACTING.flatMap(secretsOf))
+  const secrets = new Set(ACTING_SERVICES.flatMap(secretsOf))
   return [
     ...SETTINGS.filter(isSet).map(named),
     ...Object.keys(env).filter((name) => env[name] && (PAYING_KEY.test(name) || secrets.has(name))),
