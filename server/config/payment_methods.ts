@@ -122,15 +122,20 @@ export const paymentMethodSettings = {
     Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
     { usual: '100000' },
   ),
+  channel_gas_per_wallet: setting(
+    'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet.',
+    Type.Integer({ minimum: 110_000, maximum: 1_000_000_000 }),
+    { usual: '2000000' },
+  ),
   channel_claim_above: setting(
     'EVM: claims of channels are sent when so much is due in all, in base units of the token.',
     Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
     { usual: '1000000' },
   ),
   coin_price: setting(
-    'EVM: what one coin of the network, in which gas is paid, costs in whole units of the token. A claim of a channel is sent where what is due is worth its gas.',
+    'EVM: what one coin of the network, in which gas is paid, costs in whole units of the token. Deposits, refunds and claims of channels have to be worth their gas by it; 0 turns that off.',
     Type.Number({ minimum: 0, maximum: 1_000_000 }),
-    { usual: '3000; 0 on test networks' },
+    { usual: '4000; 0 on test networks' },
   ),
   facilitators: setting(
     'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
@@ -157,6 +162,7 @@ type ChannelsRow = {
   readonly key: string
   readonly withdrawDelay?: number
   readonly minDeposit?: number
+  readonly gasPerWallet?: number
   readonly claimAbove?: number
   readonly coinPrice?: number
 }
@@ -320,6 +326,7 @@ function schemesOf(row: Settings, at: string, reading: Reading): Pick<EvmPayment
     key,
     ...(row.channel_withdraw_seconds !== undefined && { withdrawDelay: row.channel_withdraw_seconds }),
     ...(row.channel_min_deposit !== undefined && { minDeposit: row.channel_min_deposit }),
+    ...(row.channel_gas_per_wallet !== undefined && { gasPerWallet: row.channel_gas_per_wallet }),
     ...(row.channel_claim_above !== undefined && { claimAbove: row.channel_claim_above }),
     ...(row.coin_price !== undefined && { coinPrice: row.coin_price }),
   }
@@ -330,6 +337,7 @@ const CHANNEL_SETTINGS = [
   'channel_key_env',
   'channel_withdraw_seconds',
   'channel_min_deposit',
+  'channel_gas_per_wallet',
   'channel_claim_above',
   'coin_price',
 ] as const

@@ -48,12 +48,6 @@ export type Chaining = Opening & {
   readonly watchAccounts?: (accounts: WatchedAccounts) => void
 }
 
-/** How many times per lease a process renews it. */
-export const RENEWALS = 6
-const REFRESH_EVERY_MS = 2_000
-/** What one coin of an EVM network costs in USD, where the operator does not say. */
-const COIN_PRICE = 3_000
-
 /** Opens the chains of a process's gateways; gateways with the same payment method share one. */
 export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
   const opened = new Map<string, Promise<ServedChain>>()
@@ -135,7 +129,7 @@ async function evmPaymentMethod(
   })
   const takeLease = (name: string, at: { now: number; until: number }) => storage.lease(name, workerId, at)
   // The coins of test networks cost nothing.
-  const channels = channelsRow && { coinPrice: isTestNetwork(network) ? 0 : COIN_PRICE, ...channelsRow }
+  const channels = channelsRow && { ...(isTestNetwork(network) && { coinPrice: 0 }), ...channelsRow }
   const shared = {
     ...row,
     gasFloor,
@@ -152,7 +146,7 @@ async function evmPaymentMethod(
 }
 
 function channelSettings(
-  { key, withdrawDelay, minDeposit, claimAbove, coinPrice }: NonNullable<EvmPaymentMethod['channels']>,
+  { key, withdrawDelay, minDeposit, gasPerWallet, claimAbove, coinPrice }: NonNullable<EvmPaymentMethod['channels']>,
   shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
 ): ChannelSettings {
   return {
@@ -160,6 +154,7 @@ function channelSettings(
     authorizerKey: key,
     ...(withdrawDelay !== undefined && { withdrawDelay }),
     ...(minDeposit !== undefined && { minDeposit: BigInt(minDeposit) }),
+    ...(gasPerWallet !== undefined && { gasPerWallet: BigInt(gasPerWallet) }),
     ...(claimAbove !== undefined && { claimAbove: BigInt(claimAbove) }),
     ...(coinPrice !== undefined && { coinPrice }),
   }

@@ -25,6 +25,8 @@ export type GasState = {
 
 export type GasMonitor = {
   state(): GasState
+  /** Price of one unit of gas in wei, as last read; 0 before the first read. */
+  price(): bigint
   /** Reads the balance if the last read is a minute old or a transaction could not be paid. Never rejects. */
   refresh(now: number): Promise<void>
   /** Reads the balance now. Never rejects; if the node does not answer, the last read stays. */
@@ -90,6 +92,7 @@ export function gasMonitor({ rpc, feeAt }: Ports, { address, transferGas, floor 
 
   return {
     state,
+    price: () => gasPrice,
     readNow,
     async refresh(now) {
       // A read under way may have begun before the account was topped up.
@@ -156,12 +159,16 @@ function max(...values: readonly bigint[]): bigint {
  * coin of the chain costs, in whole tokens. The answer is undefined where the node does not say.
  */
 export function gasPricer(feeAt: Ports['feeAt'], coinPrice: number) {
-  const price = BigInt(Math.round(coinPrice * 1e6))
   return async (gas: bigint, now: number): Promise<bigint | undefined> => {
     const fee = await feeAt(now)
     // `max` allows for twice the base fee.
-    return 'kind' in fee ? undefined : (((fee.max + fee.tip) / 2n) * gas * price + WEI - 1n) / WEI
+    return 'kind' in fee ? undefined : priceOfGas(gas, { wei: (fee.max + fee.tip) / 2n, coinPrice })
   }
+}
+
+/** Price of so much gas, rounded up, in base units of a token with six decimals. `coinPrice` is in whole tokens. */
+export function priceOfGas(gas: bigint, { wei, coinPrice }: { wei: bigint; coinPrice: number }): bigint {
+  return (wei * gas * BigInt(Math.round(coinPrice * 1e6)) + WEI - 1n) / WEI
 }
 
 const WEI = 10n ** 18n

@@ -28,6 +28,7 @@ import { evmUpto } from './upto.ts'
 import { channelDigests } from './channels/digests.ts'
 import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
+import { channelCosts, COIN_PRICE } from './channels/costs.ts'
 import { channelDeposits } from './channels/deposits.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
@@ -43,10 +44,15 @@ export type ChannelSettings = {
   readonly authorizerKey: string
   /** Seconds that a payer waits for a withdrawal; 900 to 2,592,000. Default one day. */
   readonly withdrawDelay?: number
-  /** Smallest deposit in base units. Default 100,000. */
+  /** Smallest deposit in base units, while gas does not ask for more. Default 100,000. */
   readonly minDeposit?: bigint
-  /** What one coin of the chain costs, in whole tokens: claims are made where they are worth their gas. */
+  /**
+   * Price of one coin of the chain, in which gas is paid, in whole tokens. Default 4,000, a high price of ether; 0
+   * where gas is worth nothing, as on test networks. Deposits, refunds and claims have to be worth their gas by it.
+   */
   readonly coinPrice?: number
+  /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000: eighteen deposits. */
+  readonly gasPerWallet?: bigint
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
   Partial<Pick<ClaimsConfig, 'claimAbove'>>
 
@@ -156,15 +162,23 @@ export function evmChain(config: EvmConfig): EvmChain {
   )
   const schemes = config.schemes ?? ['exact']
   const channels = schemes.includes('batch-settlement')
-    ? channelsOf(config, { chainId, rpc, reads, relayer, checkSignature: identity.checkSignature })
+    ? channelsOf(config, { chainId, rpc, reads, relayer, checkSignature: identity.checkSignature, gasPrice: gas.price })
     : undefined
   const extra = { name: domain.name, version: domain.version }
   const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
   const offered = schemes.map((scheme): Terms => {
-    if (scheme === 'batch-settlement' && channels) return channels.terms
+    if (scheme === 'batch-settlement' && channels) return channels.terms()
     return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
   })
   let terms: readonly Terms[] = []
+
+  /** What a channel asks for moves with the price of gas. The same list while nothing has changed. */
+  function current(): readonly Terms[] {
+    const priced = channels?.terms()
+    if (priced && terms.some((each) => each.scheme === 'batch-settlement' && each !== priced))
+      terms = terms.map((each) => (each.scheme === 'batch-settlement' ? priced : each))
+    return terms
+  }
 
   async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
     if (offer.scheme === 'upto') return await upto.verify(payment, offer, at)
@@ -318,7 +332,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   const low = () => (watchesGas ? gas.state().low : undefined)
 
   return {
-    terms: () => (low() === undefined ? terms : []),
+    terms: () => (low() === undefined ? current() : []),
     closed() {
       const reason = low()
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
@@ -373,7 +387,15 @@ function channelsOf(
     reads,
     relayer,
     checkSignature,
-  }: { chainId: number; rpc: Rpc; reads: Reads; relayer: Relayer; checkSignature: CheckSignature },
+    gasPrice,
+  }: {
+    chainId: number
+    rpc: Rpc
+    reads: Reads
+    relayer: Relayer
+    checkSignature: CheckSignature
+    gasPrice: () => bigint
+  },
 ) {
   const settings = config.channels
   if (!settings) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
@@ -388,18 +410,22 @@ function channelsOf(
     withdrawDelay: settings.withdrawDelay ?? 86_400,
   }
   const digests = channelDigests(chainId)
-  const refunds = channelRefunds({ rpc, reads, relayer, states, authorizer, digests }, shared)
-  const minDeposit = settings.minDeposit ?? 100_000n
-  const deposits = channelDeposits({ reads, relayer, states }, { ...shared, minDeposit })
-  const context = { reads, relayer, states, deposits, refunds, checkSignature }
+  const { takeLease, alert, claimAbove = 1_000_000n, coinPrice = COIN_PRICE } = settings
+  const costs = channelCosts({
+    gasPrice,
+    coinPrice,
+    minDeposit: settings.minDeposit ?? 100_000n,
+    gasPerWallet: settings.gasPerWallet ?? 2_000_000n,
+  })
+  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests }, shared)
+  const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
+  const context = { reads, relayer, states, costs, deposits, refunds, checkSignature }
   const channels = evmChannels(context, {
     ...shared,
     chainId,
     domain,
     authorizer: lower(authorizer.address),
-    minDeposit,
   })
-  const { takeLease, alert, claimAbove = 1_000_000n, coinPrice } = settings
   const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
   const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove, costOf })
   return { ...channels, ...claims }

@@ -3,6 +3,7 @@ import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
+import { channelCosts } from '../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
@@ -155,10 +156,10 @@ const terms = {
   domain: DOMAIN,
   authorizer: AUTHORIZER.address,
   withdrawDelay: WITHDRAW_DELAY,
-  minDeposit: MIN_DEPOSIT,
   lagSeconds: LAG_SECONDS,
 } as const
 
+const COSTS = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: MIN_DEPOSIT, gasPerWallet: 10n ** 12n })
 const authorizing = {
   address: AUTHORIZER.address,
   sign: async ({ hash }: { readonly hash: Hex }) => AUTHORIZER.sign(hash),
@@ -169,12 +170,12 @@ const checkSignature: CheckSignature = async ({ account, digest, signature }) =>
 
 function chainOf({ rpc, reads, relayer, storage }: Backing) {
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
-  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature }
+  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs: COSTS }
   const deposits = channelDeposits(shared, terms)
   const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
   const channels = evmChannels({ ...shared, deposits, refunds }, terms)
   const chain: Chain = {
-    terms: () => [channels.terms],
+    terms: () => [channels.terms()],
     identify: channels.identify,
     verify: channels.verify,
     secure: channels.secure,

@@ -10,19 +10,19 @@ import type { Reads, ViewOptions } from '../reads.ts'
 import type { Relayer } from '../relayer.ts'
 import { stateCall } from '../token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
-import { type Channeled, type Deposit, endOf, refusedChannel } from './payload.ts'
+import { type ChannelCosts, DEPOSIT_GAS } from './costs.ts'
+import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'
 import { type ChannelState, type ChannelStates, type Mirror, newState, withMirror } from './state.ts'
 
 export type DepositsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates
+  readonly costs: ChannelCosts
 }
 
 export type DepositsConfig = {
   readonly asset: string
-  /** The smallest deposit in base units. */
-  readonly minDeposit: bigint
   readonly lagSeconds: number
 }
 
@@ -45,7 +45,7 @@ const GAS = 250_000n
 const LIFE_MS = 6_000
 const MAX_RACES = 8
 
-export function channelDeposits({ reads, relayer, states }: DepositsContext, config: DepositsConfig) {
+export function channelDeposits({ reads, relayer, states, costs }: DepositsContext, config: DepositsConfig) {
   const { asset, lagSeconds } = config
   /** Deposits of this process that are under way, by nonce. */
   const landings = new Map<Hex, Promise<Landing>>()
@@ -76,8 +76,9 @@ export function channelDeposits({ reads, relayer, states }: DepositsContext, con
     const before = await seen(depositing, { lagSeconds, ...(signal && { signal }) })
     if ('kind' in before) return before
     if (before.used) return 'landed'
-    if (deposit.amount < config.minDeposit) {
-      const text = `deposit.amount is ${deposit.amount}; it must be at least ${config.minDeposit}`
+    const least = costs.minDeposit()
+    if (deposit.amount < least) {
+      const text = `deposit.amount is ${deposit.amount}; it must be at least ${least}`
       return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
     }
     if (endOf(deposit) < now + LIFE_MS) {
@@ -98,7 +99,9 @@ export function channelDeposits({ reads, relayer, states }: DepositsContext, con
   function limitOf({ config: { payer }, deposit }: Depositing, now: number): Refused | undefined {
     const isContract = deposit.signature.length !== 132
     const until = revertLimiter.blockedUntil(payer, isContract, now)
-    if (until === undefined) return undefined
+    const paidUntil = costs.limitedUntil(payer, DEPOSIT_GAS, now)
+    if (until === undefined && paidUntil === undefined) return undefined
+    if (until === undefined) return overBudget('deposit_transaction_failed', payer, paidUntil ?? now)
     const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
     const text = `${revertLimiter.count(payer, now)} deposits of ${payer} passed simulation and reverted on chain; ${pause}`
     return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
@@ -136,6 +139,7 @@ export function channelDeposits({ reads, relayer, states }: DepositsContext, con
     if (bad === 'landed') return await note(depositing, { now })
     if (bad) return bad
     const { config: channel, deposit } = depositing
+    costs.spend(channel.payer, DEPOSIT_GAS, now)
     const sent = await relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
     if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
     if (sent.kind === 'mined' && sent.receipt.success)
@@ -162,7 +166,8 @@ export function channelDeposits({ reads, relayer, states }: DepositsContext, con
       const before = await states.get(channelId, now)
       const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
       const noted = transaction ? { nonce: deposit.nonce, transaction } : state.deposit
-      const next: ChannelState = { ...state, deposit: noted, isPayerProven: true }
+      const gasSpent = BigInt(state.gasSpent ?? 0) + (transaction ? costs.deposit() : 0n)
+      const next: ChannelState = { ...state, deposit: noted, gasSpent: String(gasSpent), isPayerProven: true }
       if (await states.replace(before, next, now)) return { kind: 'landed', state: next }
     }
     return { kind: 'unknown', reason: 'the record of the channel is changed by others' }

@@ -34,6 +34,7 @@ import {
   PREFIX,
   refusedChannel,
 } from './payload.ts'
+import type { ChannelCosts } from './costs.ts'
 import type { ChannelDeposits } from './deposits.ts'
 import { BUSY, busy, type ChannelRefunds } from './refunds.ts'
 import {
@@ -60,8 +61,6 @@ export type ChannelsConfig = {
   readonly authorizer: Hex
   /** How long a payer has to wait for a withdrawal, in seconds: the time in which its vouchers must be claimed. */
   readonly withdrawDelay: number
-  /** The smallest deposit in base units: the gateway pays its gas. */
-  readonly minDeposit: bigint
   readonly lagSeconds: number
 }
 
@@ -69,6 +68,7 @@ export type ChannelsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly states: ChannelStates
   readonly deposits: ChannelDeposits
+  readonly costs: ChannelCosts
   readonly refunds: ChannelRefunds
   readonly checkSignature: CheckSignature
 }
@@ -78,14 +78,14 @@ const VOUCHER_LIFE_MS = 30 * 86_400_000
 const MAX_RACES = 8
 
 export function evmChannels(
-  { reads, states, deposits, refunds, checkSignature }: ChannelsContext,
+  { reads, states, deposits, costs, refunds, checkSignature }: ChannelsContext,
   config: ChannelsConfig,
 ) {
   const { network, asset, payTo, domain, lagSeconds } = config
   const digests = channelDigests(config.chainId)
   const separator = domainSeparator(domain, config.chainId, lower(asset))
   const freshMs = Math.min(300_000, Math.max(30_000, (config.withdrawDelay * 1000) / 3))
-  const terms: Terms = {
+  const unpriced: Terms = {
     scheme: 'batch-settlement',
     network,
     asset,
@@ -94,9 +94,20 @@ export function evmChannels(
       ...domain,
       receiverAuthorizer: checksummed(config.authorizer),
       withdrawDelay: config.withdrawDelay,
-      minDeposit: String(config.minDeposit),
     },
   }
+  let priced: Terms | undefined
+
+  /** The same object while the price of gas makes no difference. */
+  function terms(): Terms {
+    const least = costs.refundableFrom()
+    const prices = { minDeposit: String(costs.minDeposit()), ...(least > 0n && { refundableFrom: String(least) }) }
+    const before = priced?.extra
+    if (!priced || before?.minDeposit !== prices.minDeposit || before?.refundableFrom !== prices.refundableFrom)
+      priced = { ...unpriced, extra: { ...unpriced.extra, ...prices } }
+    return priced
+  }
+
   let active = 0
 
   /** Each payment is asked about several times, of the same offer mostly. */

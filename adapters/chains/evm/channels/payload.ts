@@ -223,6 +223,13 @@ export function refusedChannel(code: PaymentCode, problem: string, text: string)
   return { kind: 'refused', code, reason: `${PREFIX}${problem}: ${text}` }
 }
 
+/** The gateway pays for no more transactions of this wallet in this hour. */
+export function overBudget(problem: string, wallet: string, until: number): Refused {
+  const pause = `deposit more at a time, or ask again after ${new Date(until).toISOString()}`
+  const text = `the gateway has paid as much gas for ${wallet} in an hour as it does; ${pause}`
+  return refusedChannel('PAYMENT_UNFUNDED', problem, text)
+}
+
 /** With what the buyer needs to sign again. Without a voucher of ours, the chain is where it starts from. */
 export function outOfStep(ceiling: bigint, state: ChannelState): Refused {
   const text = `voucher.maxClaimableAmount is ${ceiling}; ${state.charged} was charged so far, to which a purchase adds the price and a refund nothing`

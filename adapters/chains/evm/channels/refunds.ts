@@ -14,7 +14,8 @@ import type { Relayer } from '../relayer.ts'
 import { type ContractCall, parseLogs } from '../token.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, refundCall, refundIn, refundLogs, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
-import { outOfStep, PREFIX, refusedChannel, type RefundRequest } from './payload.ts'
+import { type ChannelCosts, REFUND_GAS } from './costs.ts'
+import { outOfStep, overBudget, PREFIX, refusedChannel, type RefundRequest } from './payload.ts'
 import {
   buyerOf,
   channelStateOf,
@@ -32,6 +33,7 @@ export type RefundsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates
+  readonly costs: ChannelCosts
   readonly authorizer: Pick<PrivateKeyAccount, 'sign' | 'address'>
   readonly digests: ChannelDigests
 }
@@ -51,7 +53,7 @@ export const busy = (state: ChannelState, text = 'a refund of the channel is und
   refusedRefund('channel_busy', text, state)
 
 export function channelRefunds(
-  { rpc, reads, relayer, states, authorizer, digests }: RefundsContext,
+  { rpc, reads, relayer, states, costs, authorizer, digests }: RefundsContext,
   { network, lagSeconds }: { readonly network: string; readonly lagSeconds: number },
 ) {
   /** The transactions of this process that are under way, by channel. */
@@ -72,7 +74,7 @@ export function channelRefunds(
       const mirror = await readMirror(channelId, signal)
       if ('kind' in mirror) return mirror
       const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
-      const refused = refusal(request, state)
+      const refused = refusal(request, state) ?? unpaidFor(state, now)
       if (refused) return refused
       const requested = { ...state, refund: requestedRefund(request, state, now) }
       if (!(await states.replace(before, requested, now))) continue
@@ -81,6 +83,18 @@ export function channelRefunds(
       return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
     }
     return unavailable('the record of the channel is changed by others')
+  }
+
+  /** A refund is sent for purchases that pay for its gas and that of the deposits before it. */
+  function unpaidFor(state: ChannelState, now: number): Refused | undefined {
+    const bought = state.charged - BigInt(state.refundedAt ?? 0)
+    const spent = BigInt(state.gasSpent ?? 0) + costs.refund()
+    if (bought < spent) {
+      const text = `${bought} base units were bought since the last refund; one is sent from ${spent} on, which pays for its gas. The payer can withdraw from the contract itself`
+      return refusedRefund('refund_not_covered', text, state)
+    }
+    const until = costs.limitedUntil(buyerOf(state), REFUND_GAS, now)
+    return until === undefined ? undefined : overBudget('refund_transaction_failed', buyerOf(state), until)
   }
 
   function once(channelId: Hex, work: () => Promise<Refunding>): Promise<Refunding> {
@@ -124,6 +138,7 @@ export function channelRefunds(
   }
 
   async function transmit(state: Refunded, now: number): Promise<Refunding> {
+    costs.spend(buyerOf(state), REFUND_GAS, now)
     const sent = await relayer.send({ ...(await callOf(state)), gas: GAS }, now)
     if (sent.kind === 'rejected') {
       await drop(state, now)
@@ -170,8 +185,9 @@ export function channelRefunds(
       ...(transactionHash && { transaction: transactionHash }),
     }
     const after = await move(sent, now, (state) => {
+      const paid = { gasSpent: '0', refundedAt: String(state.charged) }
       const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
-      return { ...(isSeen ? withMirror(state, mirror, now) : without(state, amount)), refund: noted }
+      return { ...(isSeen ? withMirror(state, mirror, now) : without(state, amount)), ...paid, refund: noted }
     })
     const state = after ?? (await states.get(sent.channelId, now))
     return state?.refund?.status === 'done'

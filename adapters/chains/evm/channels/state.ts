@@ -51,6 +51,9 @@ export type ChannelState = Mirror & {
   /** The last deposit that we sent: the nonce of its authorization, and its transaction. */
   readonly deposit: { readonly nonce: Hex; readonly transaction: Hex } | null
   readonly refund?: Refund
+  /** What the gateway paid for gas since the last refund, and what was charged until then, in base units. */
+  readonly gasSpent?: string
+  readonly refundedAt?: string
   /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
   readonly isPayerProven?: true
   /** Ceilings above what is charged of vouchers that have paid: whoever reads a claim has their signatures. */
@@ -280,6 +283,8 @@ function decoded(stored: Json): ChannelState {
       | 'signature'
       | 'deposit'
       | 'refund'
+      | 'gasSpent'
+      | 'refundedAt'
       | 'isPayerProven'
       | 'spent'
       | 'isLost'

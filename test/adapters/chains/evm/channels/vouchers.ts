@@ -4,6 +4,7 @@ import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
+import { type ChannelCosts, channelCosts } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
@@ -23,6 +24,8 @@ const AUTHORIZER = { address: lower(address), sign }
 const BALANCE = 1_000_000_000_000n
 const digests = channelDigests(CHAIN_ID)
 
+const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
+
 /**
  * A chain that sells by vouchers alone. The only transactions that it sends are refunds, which are mined at once and
  * noted in `refunded`; its node is behind them.
@@ -34,6 +37,8 @@ export function voucherChain(
   views: () => readonly (readonly bigint[])[] = () => [[BALANCE, 0n], [0n, 0n], [0n]],
   /** What becomes of a deposit that is sent. */
   sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
+  /** Gas is worth nothing unless told. */
+  costs: ChannelCosts = FREE,
 ): Chain {
   /** Nonces of deposits that were sent. */
   const landed = new Set<string>()
@@ -80,8 +85,8 @@ export function voucherChain(
     { rpc: rpc as unknown as Rpc, reads: reads as unknown as Reads },
     { network: NETWORK, lagSeconds: 10 },
   )
-  const context = { reads, relayer, states, checkSignature }
-  const deposits = channelDeposits(context, { asset: ASSET, minDeposit: 1n, lagSeconds: 10 })
+  const context = { reads, relayer, states, costs, checkSignature }
+  const deposits = channelDeposits(context, { asset: ASSET, lagSeconds: 10 })
   const refunds = channelRefunds(
     { ...context, rpc, authorizer: AUTHORIZER, digests },
     { network: NETWORK, lagSeconds: 10 },
@@ -96,11 +101,10 @@ export function voucherChain(
       domain: { name: 'USDC', version: '2' },
       authorizer: AUTHORIZER.address,
       withdrawDelay: 900,
-      minDeposit: 1n,
       lagSeconds: 10,
     },
   )
-  return { ...channels, terms: () => [channels.terms] }
+  return { ...channels, terms: () => [channels.terms()] }
 }
 
 /** The nonce of the deposit that a transaction brings; undefined for any other one. */

@@ -1,0 +1,63 @@
+/**
+ * What the gateway pays for channels, at the gas price of the day, and how much of it for one wallet. The contract
+ * takes no fee, so deposits have a least amount, and purchases come before refunds (decision 142).
+ */
+import { lruCache } from '../../lru_cache.ts'
+import { priceOfGas } from '../gas.ts'
+
+export type CostsConfig = {
+  /** Price of one unit of gas, in wei, as the node last told it. */
+  gasPrice(): bigint
+  /** Price of one coin of the chain in whole tokens; 0 where gas is worth nothing. */
+  readonly coinPrice: number
+  /** The smallest deposit in base units, whatever the price of gas. */
+  readonly minDeposit: bigint
+  /** Gas that the gateway pays for the deposits and refunds of one wallet in an hour. */
+  readonly gasPerWallet: bigint
+}
+
+/** A high price of ether: a deposit that is asked for too much is safer than gas that nobody pays. */
+export const COIN_PRICE = 4_000
+
+/** Gas that a deposit, and a refund together with its claim, is reckoned with. */
+export const DEPOSIT_GAS = 110_000n
+export const REFUND_GAS = 160_000n
+/** The smallest deposit in lives of a channel: gas is at most a tenth of it. */
+const LIVES = 10n
+const HOUR_MS = 3_600_000
+const MAX_WALLETS = 10_000
+
+export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
+  const spendings = lruCache<readonly { readonly at: number; readonly gas: bigint }[]>(MAX_WALLETS)
+  const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
+  const spentBy = (wallet: string, now: number) => (spendings.get(wallet) ?? []).filter(({ at }) => now - at < HOUR_MS)
+
+  return {
+    deposit: () => priceOf(DEPOSIT_GAS),
+    refund: () => priceOf(REFUND_GAS),
+    /** What a deposit and its refund cost: purchases of so much make a refund possible. */
+    refundableFrom: () => rounded(priceOf(DEPOSIT_GAS + REFUND_GAS)),
+    minDeposit(): bigint {
+      const least = rounded(LIVES * priceOf(DEPOSIT_GAS + REFUND_GAS))
+      return least > minDeposit ? least : minDeposit
+    },
+    /** The time until which nothing of so much gas is paid for this wallet; undefined while it is. */
+    limitedUntil(wallet: string, gas: bigint, now: number): number | undefined {
+      const spent = spentBy(wallet, now)
+      const sum = spent.reduce((all, each) => all + each.gas, gas)
+      return sum > gasPerWallet ? (spent[0]?.at ?? now) + HOUR_MS : undefined
+    },
+    spend(wallet: string, gas: bigint, now: number): void {
+      spendings.set(wallet, [...spentBy(wallet, now), { at: now, gas }])
+    },
+  }
+}
+
+export type ChannelCosts = ReturnType<typeof channelCosts>
+
+/** Up to the next 1, 2 or 5 with zeros, so that an offer does not change with every block. */
+function rounded(units: bigint): bigint {
+  if (units === 0n) return 0n
+  const digit = 10n ** BigInt(String(units).length - 1)
+  return [1n, 2n, 5n, 10n].map((step) => step * digit).find((step) => step >= units) ?? units
+}

@@ -1,0 +1,65 @@
+/** What the gateway pays for deposits and refunds of channels, and what it asks for in return. */
+import { describe, expect, test } from 'bun:test'
+import { channelCosts, DEPOSIT_GAS, REFUND_GAS } from '../../../../../adapters/chains/evm/channels/costs.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { usdc } from '../../../../../core/x402/money.ts'
+import { offerOf } from '../../../../../core/x402/offer.ts'
+import { voucherBuyer, voucherChain } from './vouchers.ts'
+
+const PRICE = 1_000n
+const NOW = 1_795_132_800_000
+const at = { now: NOW, signal: new AbortController().signal }
+/** A busy hour of a rollup, in wei, and a high price of ether: 270,000 gas cost 0.0216 USDC. */
+const priced = (gasPerWallet = 2_000_000n) =>
+  channelCosts({ gasPrice: () => 20_000_000n, coinPrice: 4_000, minDeposit: 100_000n, gasPerWallet })
+
+function seller(gasPerWallet?: bigint) {
+  const refunded: bigint[] = []
+  const sent: string[] = []
+  const sending = (nonce: string) => (sent.push(nonce), 'mined' as const)
+  const chain = voucherChain(memoryStorage(), refunded, undefined, sending, priced(gasPerWallet))
+  const [terms] = chain.terms(NOW)
+  if (!terms) throw new Error('it sells nothing')
+  const offer = offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 60 })
+  return { chain, offer, terms, refunded, sent }
+}
+
+describe('gas of channels', () => {
+  test('the offer asks for deposits worth ten lives of a channel, and says when a refund pays (contract 1.98)', () => {
+    expect(seller().terms.extra).toMatchObject({ minDeposit: '500000', refundableFrom: '50000' })
+    const free = channelCosts({ gasPrice: () => 20_000_000n, coinPrice: 0, minDeposit: 100_000n, gasPerWallet: 1n })
+    expect([free.minDeposit(), free.refundableFrom()]).toEqual([100_000n, 0n])
+  })
+
+  test('deposit, buy for 0.001, refund: the refund waits for purchases that pay for its gas (contract 1.98)', async () => {
+    const { chain, offer, refunded } = seller()
+    const buyer = voucherBuyer('alice')
+    expect(await chain.secure?.(await buyer.open(offer, 500_000n), offer, at)).toMatchObject({ kind: 'secured' })
+    const refund = async (charged: bigint) =>
+      chain.refund?.(await buyer.refund(offer, charged), offer, { ...at, isFree: async () => true })
+    const refusal = { kind: 'refused', reason: expect.stringContaining('refund_not_covered') }
+    expect(await refund(0n)).toMatchObject(refusal)
+    let charged = 0n
+    for (; charged < 21_000n; charged += PRICE)
+      expect(await chain.settle(await buyer.sign(offer, charged), offer, at)).toMatchObject({ kind: 'settled' })
+    expect(await refund(charged)).toMatchObject(refusal)
+    expect(refunded).toEqual([])
+    await chain.settle(await buyer.sign(offer, charged), offer, at)
+    expect(await refund(charged + PRICE)).toMatchObject({ kind: 'refunded' })
+    expect(refunded).toHaveLength(1)
+  })
+
+  test('an hour of deposits of one wallet costs at most what the setting says (contract 1.98)', async () => {
+    const { chain, offer, sent } = seller()
+    for (let salt = 1n; salt <= 60n; salt++) {
+      const buyer = voucherBuyer('alice', { ...offer, extra: offer.extra ?? {}, salt })
+      await chain.secure?.(await buyer.open(offer, 500_000n), offer, at)
+    }
+    expect(sent).toHaveLength(18)
+    expect(BigInt(sent.length) * DEPOSIT_GAS).toBeLessThanOrEqual(2_000_000n)
+    const later = { ...at, now: NOW + 3_600_001 }
+    const buyer = voucherBuyer('alice', { ...offer, extra: offer.extra ?? {}, salt: 61n })
+    expect(await chain.secure?.(await buyer.open(offer, 500_000n), offer, later)).toMatchObject({ kind: 'secured' })
+    expect(DEPOSIT_GAS + REFUND_GAS).toBe(270_000n)
+  })
+})
