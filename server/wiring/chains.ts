@@ -48,6 +48,10 @@ export type Chaining = Opening & {
   readonly watchAccounts?: (accounts: WatchedAccounts) => void
 }
 
+/** How many times per lease a process renews it. */
+export const RENEWALS = 6
+const REFRESH_EVERY_MS = 2_000
+
 /** Opens the chains of a process's gateways; gateways with the same payment method share one. */
 export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chain> {
   const opened = new Map<string, Promise<ServedChain>>()

@@ -93,7 +93,14 @@ async function channelsOf({ authorizerKey, ...chain }: Channels, storage: Storag
     ...chain,
     readAt: 'pending',
     schemes: ['batch-settlement'],
-    channels: { storage, authorizerKey, withdrawDelay: 86_400, minDeposit: 1n, takeLease: async () => false },
+    channels: {
+      storage,
+      authorizerKey,
+      withdrawDelay: 86_400,
+      minDeposit: 1n,
+      coinPrice: 0,
+      takeLease: async () => false,
+    },
   })
   const checked = await made.check({ now: Date.now() })
   if (checked.kind !== 'ready') throw new Error(JSON.stringify(checked))

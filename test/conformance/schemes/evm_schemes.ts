@@ -143,6 +143,7 @@ async function chainOf({ world, network, storage }: ChainOptions): Promise<EvmCh
     channels: {
       storage,
       authorizerKey,
+      coinPrice: 0,
       withdrawDelay: 900,
       minDeposit: MIN_DEPOSIT,
       takeLease: (name, lease) => storage.lease(name, 'worker', lease),

@@ -98,7 +98,8 @@ async function claimAll(): Promise<bigint> {
   const sender = generatePrivateKey()
   await rpc(rpcUrl, 'anvil_setBalance', [privateKeyToAccount(sender).address, '0xde0b6b3a7640000'])
   const takeLease = async () => true
-  const channels = { storage, authorizerKey: relayerKey, withdrawDelay: 86_400, minDeposit: 1n, takeLease }
+  const gas = { coinPrice: 0, minDeposit: 1n }
+  const channels = { storage, authorizerKey: relayerKey, withdrawDelay: 86_400, ...gas, takeLease }
   const schemes = ['batch-settlement'] as const
   const chain = evmChain({
     network,

@@ -46,6 +46,7 @@ export function channelKit(node: () => World) {
         channels: {
           storage: records,
           authorizerKey,
+          coinPrice: 0,
           withdrawDelay: 900,
           minDeposit: DEPOSIT,
           takeLease: (name, lease) => records.lease(name, 'worker', lease),

@@ -10,6 +10,7 @@ import type { SendResult } from '../../../../../adapters/chains/evm/relayer.ts'
 import { type Hex, word } from '../../../../../adapters/chains/hex.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { FREE } from './vouchers.ts'
 
 const T = 1_795_132_800_000
 const NETWORK = 'eip155:84532'
@@ -42,6 +43,7 @@ async function channel() {
   const states = channelStates(storage, { network: NETWORK, seller: SELLER })
   const refunds = channelRefunds(
     {
+      costs: FREE,
       rpc: { request: async () => ({ kind: 'result', value: '0x8' }) },
       reads: {
         async view(_, { direct }) {

@@ -24,7 +24,8 @@ const AUTHORIZER = { address: lower(address), sign }
 const BALANCE = 1_000_000_000_000n
 const digests = channelDigests(CHAIN_ID)
 
-const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
+/** Gas that is worth nothing. */
+export const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
 
 /**
  * A chain that sells by vouchers alone. The only transactions that it sends are refunds, which are mined at once and
