@@ -249,7 +249,7 @@ export const brokenStorages: readonly Broken<Storage>[] = [
   broken('over() tells the sum, and nothing is written', 'binds the authorization before it counts', (good) => ({
     async openCall(call, authorization, at) {
       const answer = await good.openCall(call, authorization, at)
-      if (answer.kind !== 'over') return answer
+      if (answer.kind !== 'over' || answer.why) return answer
       await good.openCall({ ...call, payer: 'nobody' }, authorization, { now: at.now, until: at.until })
       return answer
     },

@@ -125,7 +125,10 @@ export function questions(random: () => number): () => Question {
       { verb: 'listAuthorizations', put: (storage) => storage.listAuthorizations(some) },
       { verb: 'getCall', put: (storage) => storage.getCall(some) },
       { verb: 'callOf', put: (storage) => storage.callOf(key.key, at) },
-      { verb: 'renew', put: async (storage) => [...(await storage.renew(owner, [some, next], at + 300))].sort() },
+      {
+        verb: 'renew',
+        put: async (storage) => [...(await storage.renew(owner, [...new Set([some, next])], at + 300))].sort(),
+      },
       { verb: 'lostCalls', put: (storage) => storage.lostCalls(at, 1 + take) },
       {
         verb: 'unfinishedCalls',

@@ -90,8 +90,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
   [
     of('adapters/chains/evm/gas.ts', `${TESTS}/claims_test.ts`),
     [
-      ['gas costs nothing', `* gas * price + WEI - 1n) / WEI`, `* 0n * price * gas) / WEI`],
-      ['gas costs twice as much', `((fee.max + fee.tip) / 2n)`, `(fee.max + fee.tip)`],
+      ['gas costs nothing', `return (wei * gas *`, `return (0n * wei * gas *`],
+      ['gas costs twice as much', `wei: (fee.max + fee.tip) / 2n`, `wei: fee.max + fee.tip`],
     ],
   ],
   [

@@ -16,7 +16,9 @@ import { bundleWorker, startWorker, type Worker } from './workerd.ts'
 
 const page = await guideText('workers')
 const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
-const POST = { method: 'POST', headers: { 'content-type': 'application/json' }, body: ORDER }
+/** The platform tells the caller's address in a header. */
+const FROM = { 'cf-connecting-ip': '192.0.2.1' }
+const POST = { method: 'POST', headers: { 'content-type': 'application/json', ...FROM }, body: ORDER }
 
 let dir: string
 let devnet: Devnet
