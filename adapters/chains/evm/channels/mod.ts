@@ -322,6 +322,7 @@ export function evmChannels(
     const due = dueOf(offer, at.charge)
     if (state && base < state.charged) return { kind: 'paid', receipt: receiptOf(parsed, state, due) }
     if (state && base > state.charged) return { kind: 'dead' }
+    if (state && isSpentVoucher(state, parsed.ceiling)) return { kind: 'dead', code: 'PAYMENT_REPLAY' }
     const covers = (mirror: Mirror) => base >= mirror.claimed && base + due <= claimable(mirror, now)
     if (!deposit) {
       if (state && isFresh(state, now) && covers(state)) return { kind: 'open' }

@@ -23,7 +23,11 @@ function setup() {
     const offer = offerFor(quote)
     return await chain.verify(await sign(offer, base), offer, at)
   }
-  return { buy, verify }
+  async function fate(base: bigint, quote: bigint) {
+    const offer = offerFor(quote)
+    return await chain.fate(await sign(offer, base), offer, at)
+  }
+  return { buy, verify, fate }
 }
 
 test('a voucher that has paid buys nothing more with what it allows above the charge (contract 1.97)', async () => {
@@ -43,4 +47,12 @@ test('of a channel with many such vouchers, the lowest of them still buys nothin
     expect(await buy(base, { quote: 9_000n, charge: 1n })).toMatchObject({ kind: 'settled' })
   expect(await verify(70n, 8_930n)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
   expect(await verify(70n, 9_000n)).toMatchObject({ kind: 'valid' })
+})
+
+test('a voucher that has paid proves no wallet to a poll at the price that it would still allow (contract 1.97)', async () => {
+  const { buy, fate } = setup()
+  expect(await buy(0n, { quote: 8_700n, charge: 700n })).toMatchObject({ kind: 'settled' })
+  expect(await fate(700n, 8_000n)).toEqual({ kind: 'dead', code: 'PAYMENT_REPLAY' })
+  expect(await fate(700n, 2_000n)).toEqual({ kind: 'open' })
+  expect(await fate(0n, 8_700n)).toMatchObject({ kind: 'paid' })
 })
