@@ -65,6 +65,8 @@ type Signed = PricedOrder & {
   readonly asset: string
   readonly fingerprint: string
   readonly tag: Tag | undefined
+  /** The same for another key that has signed the payload: it may have ordered before. */
+  readonly signerTag: Tag | undefined
 }
 
 /** Step 6: the payment has been verified. */
@@ -145,13 +147,16 @@ export function paymentAcceptance(
     const id = identifierOf(payment)
     const identified = await offering.identify(payment, offers)
     if (identified.kind !== 'known') return identified
-    const { payer, otherAddress, key, expiresAt, offer } = identified
+    const { payer, otherAddress, signer, key, expiresAt, offer } = identified
     const { method } = requestContext.request
     const request = await bodyFingerprint(method, requestContext.path, { body: bodyText, clock })
-    const tag = id === undefined ? undefined : tagOf({ gateway: gatewayContext.name, payer, id, fingerprint: request })
+    const tagFor = (wallet: string | undefined) =>
+      id !== undefined && wallet !== undefined
+        ? tagOf({ gateway: gatewayContext.name, payer: wallet, id, fingerprint: request })
+        : undefined
     const asset = balanceKeyOf(identified)
-    const wallet = { payer, otherAddress, asset }
-    return { ...order, ...wallet, kind: 'signed', payment, key, expiresAt, offer, fingerprint: request, tag }
+    const wallet = { payer, otherAddress, asset, tag: tagFor(payer), signerTag: tagFor(signer) }
+    return { ...order, ...wallet, kind: 'signed', payment, key, expiresAt, offer, fingerprint: request }
   }
 
   // ── 5: is its authorization known, or the request itself? ─────────────────────────────────────────────────────────
@@ -160,10 +165,10 @@ export function paymentAcceptance(
    * Answers a repeated payment identifier as a poll of its call would. Undefined when there is no call, or when the
    * call failed.
    */
-  async function repeatOf({ endpoint, tag, requestContext }: Signed): Promise<Reply | undefined> {
+  async function repeatOf({ endpoint, tag, signerTag, requestContext }: Signed): Promise<Reply | undefined> {
     if (!tag) return undefined
     const now = clock.now()
-    const known = await taggedCall(storage, tag, now)
+    const known = (await taggedCall(storage, tag, now)) ?? (signerTag && (await taggedCall(storage, signerTag, now)))
     const call =
       known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls: gatewayContext.activeCalls }))
     if (!call || isOver(call, now)) return undefined

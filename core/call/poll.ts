@@ -179,7 +179,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     // Public clients give up on any status other than 202 and 504 (decision 66).
     if (identified.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
-    const { payer, key, expiresAt, offer } = identified
+    const { key, expiresAt, offer, signer } = identified
+    const payer = signer === found.payer ? signer : identified.payer
     if (payer !== found.payer)
       throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
 

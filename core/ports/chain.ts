@@ -25,10 +25,19 @@ export type Unavailable = { kind: 'unavailable'; reason: string }
 /**
  * `payer` is the wallet that has signed this payload. `fundedBy` names the balance that pays, when it is not the
  * payer's own balance of the asset: exposure is summed over it. `otherAddress` is a second address that the payload
- * names, which proves nothing: a block-list refuses either, an allow-list wants the payer.
+ * names, which proves nothing: a block-list refuses either, an allow-list wants the payer. `signer` is another key that
+ * has signed this payload: what it ordered before the payer was proven stays its own.
  */
 export type Identity =
-  | { kind: 'known'; payer: string; key: string; expiresAt: number; fundedBy?: string; otherAddress?: string }
+  | {
+      kind: 'known'
+      payer: string
+      key: string
+      expiresAt: number
+      fundedBy?: string
+      otherAddress?: string
+      signer?: string
+    }
   | Refused
   | Unavailable
 

@@ -94,4 +94,45 @@ describe('the wallet of a channel', () => {
     expect(next.status).toBe(200)
     expect((await subject.calls()).map(({ payer }) => payer)).toEqual([victim.address, victim.address])
   })
+
+  test('that has signed an order collects it, though the payer of its channel signs a deposit later (contract 1.99)', async () => {
+    const subject = await selling()
+    const offer = await subject.offerFor(FOX, GENERATIONS)
+    const key = forged('session key')
+    const ordered = await subject.post(FOX, { path: GENERATIONS, payment: await key.sign(offer, 0n) })
+    expect(ordered.status).toBe(200)
+    const [call] = await subject.calls()
+    const price = BigInt(offer.amount)
+    const again = await subject.post(
+      { ...FOX, prompt: 'another' },
+      { path: GENERATIONS, payment: await later(key, offer) },
+    )
+    expect([again.status, decodeHeader(again.headers.get('payment-response')).payer]).toEqual([200, victim.address])
+    const url = `/api/v1/images/generations/${call?.id}`
+    expect((await subject.poll(url, await key.sign(offer, 2n * price))).status).toBe(200)
+    const stranger = await subject.poll(url, await forged('another key').sign(offer, 0n))
+    expect([stranger.status, await stranger.json()]).toMatchObject([403, { error: 'Payment payer mismatch' }])
+    expect(await subject.calls()).toHaveLength(2)
+  })
+
+  test('pays once under a payment identifier, though the repeat brings the first deposit that the payer signs (contract 1.99)', async () => {
+    const subject = await selling()
+    const offer = await subject.offerFor(FOX, GENERATIONS)
+    const key = forged('session key')
+    const named = (payment: Payment): Payment =>
+      ({ ...payment, extensions: { 'payment-identifier': { info: { id: 'order_0000000000001' } } } }) as Payment
+    const post = async (payment: Payment) => await subject.post(FOX, { path: GENERATIONS, payment: named(payment) })
+    const first = await post(await key.sign(offer, 0n))
+    const again = await post(await later(key, offer))
+    expect([first.status, again.status]).toEqual([200, 200])
+    expect(await again.json()).toMatchObject({ data: (await first.json()).data })
+    expect(await subject.calls()).toHaveLength(1)
+  })
 })
+
+/** The second payment of a channel, with a deposit that its payer has signed. */
+async function later(key: ReturnType<typeof forged>, offer: Offer): Promise<Payment> {
+  const { payload, ...payment } = await key.open(offer, 10_000n, victim)
+  const { voucher } = (await key.sign(offer, BigInt(offer.amount))).payload
+  return { ...payment, payload: { ...payload, voucher } } as Payment
+}

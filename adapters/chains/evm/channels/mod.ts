@@ -133,7 +133,8 @@ export function evmChannels(
     const payer = buyerOf({ config: channel, ...(isPayerProven && { isPayerProven }) })
     const other = isPayerProven ? channel.payerAuthorizer : channel.payer
     const expiresAt = deposit ? Math.min(endOf(deposit), now + VOUCHER_LIFE_MS) : now + VOUCHER_LIFE_MS
-    return { kind: 'known', payer, key, expiresAt, fundedBy, ...(!isAlone && { otherAddress: checksummed(other) }) }
+    const others = { otherAddress: checksummed(other), signer: checksummed(channel.payerAuthorizer) }
+    return { kind: 'known', payer, key, expiresAt, fundedBy, ...(!isAlone && others) }
   }
 
   /** A deposit is signed by the payer; its nonce names the channel, and so the key that signs vouchers. */
