@@ -72,6 +72,7 @@ test('the package asks for the versions that were tested, and for what the serve
     'drizzle-orm',
     'gpt-tokenizer',
     'image-size',
+    'jose',
     'pg',
     'viem',
   ] as const
@@ -126,10 +127,10 @@ test('the types of every door compile under strict, with those of the libraries 
   }
 }, 120_000)
 
-test('core without products stays below 60 KB, and a door loads no package that it does not need', async () => {
+test('core without products stays below 66 KB, and a door loads no package that it does not need', async () => {
   const sizes = await doorSizes(join(installed.dir, 'node_modules/farebox'))
   const sizeOf = (name: string) => sizes.find(({ door }) => door === name)
-  expect(sizeOf('farebox { customGateway, paid }')?.gzip).toBeLessThan(60 << 10)
+  expect(sizeOf('farebox { customGateway, paid }')?.gzip).toBeLessThan(66 << 10)
   expect(sizeOf('farebox/x402')?.gzip).toBeLessThan(6 << 10)
   const packages = (name: string) => sizeOf(name)?.packages
   expect(packages('farebox { customGateway, paid }')).toEqual(['@noble/hashes', '@sinclair/typebox'])

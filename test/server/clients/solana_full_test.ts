@@ -343,7 +343,8 @@ test(
       const orders = [HELLO, { ...HELLO, max_tokens: 21 }].map((body) => ({ method: 'POST', path: COMPLETIONS, body }))
       const heard = await strangerHears(gateway, { payment, orders })
       expectNothingRead(heard)
-      const id = (JSON.parse(heard[0]?.text ?? '{}') as { job_id: string }).job_id
+      const resent = await ask(COMPLETIONS, orders[1]?.body, { 'payment-signature': encodePayment(payment) })
+      const { job_id: id } = (await resent.json()) as { job_id: string }
       const fresh = paymentOf(offer, base64(await chatFormatOf(await draftOf(node, buyer, offer))))
       await expectOwnerReads({ gateway, keyed, fresh: () => fresh, empty: () => {} }, { id, payment })
     } finally {
