@@ -1,8 +1,8 @@
 /**
  * What wallets that have not paid yet may have open, and leave unpaid, together. A wallet costs nothing to make, so
- * limits on each of them bound nothing (contract 1.95). An order counts for an hour after its authorization, or until
- * it is paid, or fails without cost. It is written first and counted then: of orders at the same time, on any replica,
- * none is let through that does not count the others.
+ * limits on each of them bound nothing (contract 1.95). An order counts for an hour after its authorization or its
+ * offer ended, or until it is paid, or fails without cost. It is written first and counted then: of orders at the same
+ * time, on any replica, none is let through that does not count the others.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
@@ -138,7 +138,7 @@ export function worthOf(price: Usdc, worstCost: Usdc | undefined): Usdc {
 
 export type NewOrder = {
   readonly call: Pick<Call, 'id'>
-  readonly authorization: Pick<Authorization, 'expiresAt'>
+  readonly authorization: Pick<Authorization, 'expiresAt' | 'offer'>
   readonly worth: Usdc
   /** Empty where it is unknown. */
   readonly caller: string
@@ -152,7 +152,9 @@ export async function countUnproven(
 ): Promise<Full | undefined> {
   const { storage, gateway, limit } = context
   const address = caller === '' ? '' : await context.hashOf(caller)
-  const expiresAt = Math.max(now, authorization.expiresAt) + HOUR_MS
+  // Whoever signs for a day would otherwise keep all others waiting for a day.
+  const end = Math.min(authorization.expiresAt, now + authorization.offer.maxTimeoutSeconds * 1_000)
+  const expiresAt = Math.max(now, end) + HOUR_MS
   const record = { id: call.id, owner: ownerOf(gateway), data: { worth: String(worth), address }, expiresAt }
   const own = await UNPROVEN.put(storage, record, now)
   // The same order, sent twice, is counted already.

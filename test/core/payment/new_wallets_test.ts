@@ -28,9 +28,16 @@ async function drained(options: KitOptions = {}) {
   return {
     ...subject,
     /** Whether a fresh wallet gets a whole stream, and leaves it unpaid. */
-    async takes(name: string, { ip = '192.0.2.1', body = LONG }: { ip?: string; body?: unknown } = {}) {
+    async takes(
+      name: string,
+      {
+        ip = '192.0.2.1',
+        body = LONG,
+        how = {},
+      }: { ip?: string; body?: unknown; how?: Parameters<Buyer['sign']>[1] } = {},
+    ) {
       const by = subject.buyer(name)
-      const payment = await subject.signed(body, { by })
+      const payment = by.sign(await by.ask(body, { path: '/api/v1/chat/completions' }), how)
       thief = by.wallet
       const response = await subject.post(body, { payment, ip })
       const text = await response.text()
@@ -93,6 +100,16 @@ describe('wallets that have not paid, together', () => {
     expect(await pays('late')).toBe(402)
     await clock.advance(311_000)
     expect(await pays('late')).toBe(200)
+  })
+
+  test('signed for almost a day, their orders keep no others waiting for longer than usual (contract 1.95)', async () => {
+    const { takes, pays, clock } = await drained()
+    const how = { validBefore: BigInt(Math.floor(clock.now() / 1_000) + 85_000) }
+    for (const [at, name] of names(16).entries())
+      expect((await takes(name, { ip: `198.51.100.${at}`, how })).isTaken).toBe(true)
+    expect(await pays('honest')).toBe(402)
+    await clock.advance(HOUR + 301_000)
+    expect(await pays('honest')).toBe(200)
   })
 
   test('a wallet that has paid is not among them, nor asks storage about them (contract 1.95)', async () => {
