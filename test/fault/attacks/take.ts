@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { NEW_WALLET_LIMIT, newWalletsLimit } from '../../../core/payment/unpaid/new_wallets.ts'
 import { channelOf, signDeposit, signExact, signUpto } from '../../conformance/schemes/signers.ts'
 import { type Attack, type Outcome, usdc } from './attack.ts'
 import {
@@ -20,10 +21,10 @@ import {
 } from './caller.ts'
 import type { Target } from './target.ts'
 
-/** What new wallets together may leave unpaid in an hour, in base units: the usual setting of a gateway. */
-const UNPAID_PER_HOUR = 1_000_000n
-/** What one wallet may, before it has paid anything: the usual `new_wallet_usdc`. */
-const UNPAID_OF_ONE = 50_000n
+/** What new wallets together may have open and leave unpaid in an hour, by the usual settings. */
+const NEW_WALLETS = newWalletsLimit()
+/** What one wallet may, before it has paid anything. */
+const UNPAID_OF_ONE = NEW_WALLET_LIMIT.worth
 const DEPOSIT = 2_000_000n
 
 /** A payment for the offer; by a new channel where it takes one, with a deposit of all that the wallet had. */
@@ -98,7 +99,7 @@ async function judged(target: Target, { tried, whole, price, bound }: Loot): Pro
 /** Wallets that nobody knows order one stream each, and empty themselves. Each has an address of its own, or none. */
 async function freshWallets(
   target: Target,
-  { scheme, ipOf }: { scheme: Scheme; ipOf: (i: number) => string },
+  { scheme, bound, ipOf }: { scheme: Scheme; bound: bigint; ipOf: (i: number) => string },
 ): Promise<Outcome> {
   const offer = await offerFor(target, ORDERS.stream, scheme)
   let [tried, whole] = [0, 0]
@@ -114,7 +115,7 @@ async function freshWallets(
     await Promise.all(thieves.map(({ address }) => setBalance(target, address, 0n)))
     whole += (await Promise.all(ordering)).filter((answer) => isWhole(answer)).length
   }
-  return await judged(target, { tried, whole, price: BigInt(offer.amount), bound: UNPAID_PER_HOUR })
+  return await judged(target, { tried, whole, price: BigInt(offer.amount), bound })
 }
 
 /** The same money in one wallet after the other, each of which orders videos with it. */
@@ -133,7 +134,7 @@ async function hopping(target: Target): Promise<Outcome> {
     ordered += answers.filter(({ status }) => status === 202 || status === 200).length
   }
   const spent = BigInt(ordered) * price
-  const bound = UNPAID_PER_HOUR > price ? UNPAID_PER_HOUR : price
+  const bound = NEW_WALLETS.address > price ? NEW_WALLETS.address : price
   const lost = spent > bound ? Number((spent - bound + price - 1n) / price) : 0
   return { tried, refused: tried - lost, note: `videos of ${usdc(spent)} USDC ordered with ${usdc(price * 2n)} USDC` }
 }
@@ -159,12 +160,12 @@ export const attacks: readonly Attack[] = [
   ...perScheme((scheme) => ({
     family: 'take',
     name: `one stream by each of eighty new wallets, from one address: ${scheme}`,
-    run: (target) => freshWallets(target, { scheme, ipOf: () => ATTACKER }),
+    run: (target) => freshWallets(target, { scheme, bound: NEW_WALLETS.address, ipOf: () => ATTACKER }),
   })),
   ...perScheme((scheme) => ({
     family: 'take',
     name: `one stream by each of eighty new wallets, each from its own address: ${scheme}`,
-    run: (target) => freshWallets(target, { scheme, ipOf: (i) => `203.0.113.${i}` }),
+    run: (target) => freshWallets(target, { scheme, bound: NEW_WALLETS.gateway, ipOf: (i) => `203.0.113.${i}` }),
   })),
   { family: 'take', name: 'videos, the money hopping through eight wallets', run: hopping },
 ]
