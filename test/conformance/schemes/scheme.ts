@@ -35,8 +35,6 @@ export type Cell =
   | { readonly kind: 'tested'; readonly file: string; readonly title: string }
   /** Why the promise cannot be broken, or has no meaning, for this way to pay. */
   | { readonly kind: 'reason'; readonly why: string }
-  /** The promise's own test fails on a node, and has to: when it is kept, this cell becomes `run`. */
-  | { readonly kind: 'broken'; readonly how: string }
 
 export type Row = Readonly<Record<PromiseName, Cell>>
 export type Table = Readonly<Record<WayToPay, Row>>
