@@ -123,8 +123,8 @@ export const paymentMethodSettings = {
     { usual: '100000' },
   ),
   channel_gas_per_wallet: setting(
-    'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet.',
-    Type.Integer({ minimum: 110_000, maximum: 1_000_000_000 }),
+    'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet; refunds leave half of it to deposits.',
+    Type.Integer({ minimum: 540_000, maximum: 1_000_000_000 }),
     { usual: '2000000' },
   ),
   channel_claim_above: setting(

@@ -25,11 +25,11 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['only the first page of what is due is listed', `if (!last || page.length < PAGE) return`, `return`],
       ['a page is listed again and again', `after = last.id`, `if (!last) after = ''; return`],
       ['what is charged is not due', `(state.charged > state.claimed && (`, `(false && (`],
-      ['a lost channel is listed for ever', `(state.balance > state.claimed || !state.isLost)`, `true`],
+      ['a lost channel is listed for ever', `(state.balance > state.claimed || !isLost(state))`, `true`],
       [
         'what comes into a lost channel is not due',
-        `(state.balance > state.claimed || !state.isLost)`,
-        `!state.isLost`,
+        `(state.balance > state.claimed || !isLost(state))`,
+        `!isLost(state)`,
       ],
       ['records of earlier versions are not listed', `await context.states.adopt(now)`, ``],
       [
@@ -57,7 +57,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         ``,
       ],
       ['a channel that nobody looked at is not told', `found.late += page.filter(`, `0 + page.filter(`],
-      ['a loss is told in every round', `if (isLost) return`, ``],
+      ['a loss is told in every round', `if (lostAt !== undefined) return`, ``],
       ['a withdrawal is told in every round', `alerted.add(channelId)`, ``],
       [
         'most channels are never read again',

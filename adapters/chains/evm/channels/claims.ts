@@ -245,8 +245,8 @@ async function mirrored(
 
 /** The payer has taken money back before it was claimed. The operator is told once. */
 async function noteLoss({ config, states }: Claiming, state: ChannelState, now: number): Promise<void> {
-  const { channelId, isLost, charged, claimed, balance } = state
-  if (isLost) return
+  const { channelId, lostAt, charged, claimed, balance } = state
+  if (lostAt !== undefined) return
   config.alert?.('a payer has withdrawn what was due; only a part of it can be claimed', {
     network: config.network,
     channel: channelId,
@@ -254,7 +254,7 @@ async function noteLoss({ config, states }: Claiming, state: ChannelState, now: 
     due: String(charged - claimed),
     claimable: String(balance - claimed),
   })
-  await states.change(channelId, now, (current) => ({ ...current, isLost: true }))
+  await states.change(channelId, now, (current) => ({ ...current, lostAt: now }))
 }
 
 function warn({ config, alerted }: Claiming, state: ChannelState): void {

@@ -30,7 +30,15 @@ const MAX_WALLETS = 10_000
 export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
   const spendings = lruCache<readonly { readonly at: number; readonly gas: bigint }[]>(MAX_WALLETS)
   const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
-  const spentBy = (wallet: string, now: number) => (spendings.get(wallet) ?? []).filter(({ at }) => now - at < HOUR_MS)
+  // Deposits name the wallet in lower case, refunds with its checksum.
+  const spentBy = (wallet: string, now: number) =>
+    (spendings.get(wallet.toLowerCase()) ?? []).filter(({ at }) => now - at < HOUR_MS)
+
+  function limitedUntil(at: { wallet: string; gas: bigint; now: number }, limit: bigint): number | undefined {
+    const spent = spentBy(at.wallet, at.now)
+    const sum = spent.reduce((all, each) => all + each.gas, at.gas)
+    return sum > limit ? (spent[0]?.at ?? at.now) + HOUR_MS : undefined
+  }
 
   return {
     deposit: () => priceOf(DEPOSIT_GAS),
@@ -41,14 +49,14 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
       const least = rounded(LIVES * priceOf(DEPOSIT_GAS + REFUND_GAS))
       return least > minDeposit ? least : minDeposit
     },
-    /** The time until which nothing of so much gas is paid for this wallet; undefined while it is. */
-    limitedUntil(wallet: string, gas: bigint, now: number): number | undefined {
-      const spent = spentBy(wallet, now)
-      const sum = spent.reduce((all, each) => all + each.gas, gas)
-      return sum > gasPerWallet ? (spent[0]?.at ?? now) + HOUR_MS : undefined
-    },
+    /** The time until which no deposit of this wallet is paid for; undefined while one is. */
+    depositsLimitedUntil: (wallet: string, now: number) =>
+      limitedUntil({ wallet, gas: DEPOSIT_GAS, now }, gasPerWallet),
+    /** The same of refunds, which leave half to deposits: whoever reads a voucher on chain can ask for one. */
+    refundsLimitedUntil: (wallet: string, now: number) =>
+      limitedUntil({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
     spend(wallet: string, gas: bigint, now: number): void {
-      spendings.set(wallet, [...spentBy(wallet, now), { at: now, gas }])
+      spendings.set(wallet.toLowerCase(), [...spentBy(wallet, now), { at: now, gas }])
     },
   }
 }

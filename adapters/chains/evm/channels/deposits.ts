@@ -99,7 +99,7 @@ export function channelDeposits({ reads, relayer, states, costs }: DepositsConte
   function limitOf({ config: { payer }, deposit }: Depositing, now: number): Refused | undefined {
     const isContract = deposit.signature.length !== 132
     const until = revertLimiter.blockedUntil(payer, isContract, now)
-    const paidUntil = costs.limitedUntil(payer, DEPOSIT_GAS, now)
+    const paidUntil = costs.depositsLimitedUntil(payer, now)
     if (until === undefined && paidUntil === undefined) return undefined
     if (until === undefined) return overBudget('deposit_transaction_failed', payer, paidUntil ?? now)
     const pause = `nothing is sent for it until ${new Date(until).toISOString()}`

@@ -93,7 +93,7 @@ export function channelRefunds(
       const text = `${bought} base units were bought since the last refund; one is sent from ${spent} on, which pays for its gas. The payer can withdraw from the contract itself`
       return refusedRefund('refund_not_covered', text, state)
     }
-    const until = costs.limitedUntil(buyerOf(state), REFUND_GAS, now)
+    const until = costs.refundsLimitedUntil(buyerOf(state), now)
     return until === undefined ? undefined : overBudget('refund_transaction_failed', buyerOf(state), until)
   }
 

@@ -58,8 +58,8 @@ export type ChannelState = Mirror & {
   readonly isPayerProven?: true
   /** Ceilings above what is charged of vouchers that have paid: whoever reads a claim has their signatures. */
   readonly spent?: readonly string[]
-  /** The operator was told that the payer has withdrawn what is due. */
-  readonly isLost?: true
+  /** When the chain first showed that the payer has withdrawn what is due, in milliseconds. The operator was told. */
+  readonly lostAt?: number
   /** What the chain had claimed beyond what this record knew: after the restore of an older backup. In base units. */
   readonly forgotten?: string
   /** When the mirror was read, in milliseconds. */
@@ -211,7 +211,11 @@ const MAX_SKEW_MS = 30_000
  */
 export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
   if (mirror.refundNonce < state.refundNonce || now < state.syncedAt - MAX_SKEW_MS) return state
-  if (mirror.claimed <= state.charged) return { ...state, ...mirror, syncedAt: now }
+  if (mirror.claimed <= state.charged) {
+    const { lostAt, ...rest } = state
+    const isLess = mirror.balance < state.charged && lostAt !== undefined
+    return { ...rest, ...mirror, ...(isLess && { lostAt }), syncedAt: now }
+  }
   const forgotten = String(BigInt(state.forgotten ?? 0) + mirror.claimed - state.charged)
   const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex, forgotten }
   return { ...state, ...mirror, ...unsigned, syncedAt: now }
@@ -234,9 +238,15 @@ export function newState(
 export const buyerOf = ({ config, isPayerProven }: Pick<ChannelState, 'config' | 'isPayerProven'>): string =>
   checksummed(isPayerProven ? config.payer : config.payerAuthorizer)
 
+/** A node may be behind: what it shows as withdrawn is looked at for so long before it counts as lost. */
+const LOST_AFTER_MS = 3_600_000
+
 /** Whether a claim or a refund of the channel is to be made. */
 export const isDue = (state: ChannelState): boolean =>
-  isRefunding(state) || (state.charged > state.claimed && (state.balance > state.claimed || !state.isLost))
+  isRefunding(state) || (state.charged > state.claimed && (state.balance > state.claimed || !isLost(state)))
+
+const isLost = ({ lostAt, syncedAt }: ChannelState): boolean =>
+  lostAt !== undefined && syncedAt - lostAt >= LOST_AFTER_MS
 
 /** Everything that was deposited is claimed or paid back. */
 const isClosed = (state: ChannelState): boolean => !isDue(state) && state.balance === state.claimed
@@ -287,8 +297,7 @@ function decoded(stored: Json): ChannelState {
       | 'refundedAt'
       | 'isPayerProven'
       | 'spent'
-      | 'isLost'
-      | 'isLost'
+      | 'lostAt'
       | 'forgotten'
       | 'syncedAt'
       | 'withdrawRequestedAt'

@@ -19,6 +19,7 @@ import { voucherBuyer, voucherChain } from './vouchers.ts'
 const T = 1_795_132_800_000
 const NETWORK = 'eip155:84532'
 const DELAY = 86_400
+const HOUR = 3_600_000
 const [ASSET, PAY_TO, SELLER] = ['1', '2', '3'].map((digit) => `0x${digit.repeat(40)}`) as [Hex, Hex, Hex]
 const digests = channelDigests(84_532)
 const SIGNATURE = `0x${'ab'.repeat(65)}` as Hex
@@ -253,13 +254,23 @@ test('a withdrawal that took what was due is told once, and the channel is liste
   const id = await subject.opened(1, { charged: 40n })
   Object.assign(subject.escrows.get(id) as Escrow, { balance: 30n })
   expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 30n })
-  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 0n })
+  expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 0n })
   expect(subject.alerts).toHaveLength(1)
   expect(await idsOf(subject.states)).toEqual([])
   Object.assign(subject.escrows.get(id) as Escrow, { balance: 50n })
   const mirror = { balance: 50n, claimed: 30n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
-  await subject.states.mirror(id, mirror, T)
-  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 10n })
+  await subject.states.mirror(id, mirror, T + HOUR)
+  expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 10n })
+})
+
+test('a node that does not show the deposit yet hides no channel from claims', async () => {
+  const subject = seller()
+  const id = await subject.opened(1, { charged: 40n })
+  const { balance } = subject.escrows.get(id) as Escrow
+  Object.assign(subject.escrows.get(id) as Escrow, { balance: 0n })
+  expect(await subject.claimDue(T, 1n)).toEqual({ claimed: 0n })
+  Object.assign(subject.escrows.get(id) as Escrow, { balance })
+  expect(await subject.claimDue(T + 60_000, 1n)).toEqual({ claimed: 40n })
 })
 
 test('channels of earlier versions are claimed as well', async () => {

@@ -62,4 +62,15 @@ describe('gas of channels', () => {
     expect(await chain.secure?.(await buyer.open(offer, 500_000n), offer, later)).toMatchObject({ kind: 'secured' })
     expect(DEPOSIT_GAS + REFUND_GAS).toBe(270_000n)
   })
+
+  test('deposits and refunds share one budget of a wallet, and refunds leave half of it (contract 1.98)', () => {
+    const costs = priced(1_000_000n)
+    const wallet = '0xAbCd'
+    for (let n = 0; n < 3; n++) costs.spend(wallet.toLowerCase(), DEPOSIT_GAS, NOW)
+    expect(costs.refundsLimitedUntil(wallet, NOW)).toBeUndefined()
+    costs.spend(wallet, REFUND_GAS, NOW)
+    expect(costs.refundsLimitedUntil(wallet, NOW)).toBe(NOW + 3_600_000)
+    for (let n = 0; n < 4; n++) costs.spend(wallet, DEPOSIT_GAS, NOW)
+    expect(costs.depositsLimitedUntil(wallet.toLowerCase(), NOW)).toBe(NOW + 3_600_000)
+  })
 })
