@@ -59,7 +59,7 @@ const LARGE: Order = {
   body: {
     model: 'vendor-a/image-1',
     prompt: 'the same fox, in summer',
-    image: `data:image/png;base64,${PNG}${'A'.repeat(1_000_000)}`,
+    image: `data:image/png;base64,${PNG.replace('==', '')}${'A'.repeat(1_000_002)}`,
   },
 }
 
