@@ -13,13 +13,14 @@ import { ApiError } from '../http/errors.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
 import type { GatewayContext } from './gateway_context.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
-import { judgeProof, wasHandedOut } from '../payment/proofs.ts'
+import { wasHandedOut } from '../payment/proofs.ts'
 import type { SignedInAs } from '../x402/sign_in.ts'
 import * as replies from '../endpoint/replies.ts'
+import { isSignedFor, type PollJudged, pollProofs } from './poll_proofs.ts'
 import { keyIn } from './poll_urls.ts'
 import { chargesUse, isSamePaymentMethod, withCorrected } from '../x402/offer.ts'
 import type { Offers } from '../payment/offers.ts'
-import { besideOf, isTimely, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
+import { besideOf, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
 import { decodePayment, type Offer, refusalHeaders } from '../x402/protocol.ts'
 
 export type Polls = {
@@ -66,6 +67,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   const { ports, timeouts, label } = gatewayContext
   const { storage, chain, clock, log, meter } = ports
   const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+  const proofs = pollProofs(money, gatewayContext.pollUrls)
   const { result, servedUnsettled, hrefOn } = results(gatewayContext)
 
   return { poll, collect, recovery }
@@ -84,25 +86,22 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
     const running = (call: Call, fields?: RunningFields) => replies.running(endpoint, call, fields)
     // HEAD must change nothing and reveal nothing, so it proves nothing.
-    const proof =
+    const signature =
       requestContext.request.method === 'HEAD'
         ? undefined
         : chain.proves && proofOf(requestContext.request, { job: endpoint.job, id })
-    const isProven =
-      proof !== undefined &&
-      isTimely(proof, now) &&
-      proof.wallet === found.payer &&
-      (await chain.proves?.(proof)) === true
+    const isProof = ({ kind }: PollJudged) => kind === 'proof'
     // A caller with an invalid proof gets the same answer as a stranger (contract 2.18).
-    if (proof && !isProven) throw unknown()
+    if (signature && !isProof(await proofs.signature(found, signature))) throw unknown()
     const signedIn = await signedInWith(requestContext)
-    if (signedIn.kind === 'wallet' && signedIn.wallet !== found.payer) throw unknown()
+    const isSignedIn = signedIn.kind === 'wallet'
+    if (isSignedIn && !isProof(await proofs.signIn(found, signedIn.wallet))) throw unknown()
     return await collect(endpoint, found, {
       requestContext,
       running,
-      isProven: isProven || signedIn.kind === 'wallet',
+      isProven: signature !== undefined || isSignedIn,
       ...(signedIn.kind === 'refused' && { more: { details: signedIn.reason } }),
-      isKeyed: await gatewayContext.pollUrls.isKey(id, keyIn(requestContext.query)),
+      isKeyed: isProof(await proofs.pollKey(found, keyIn(requestContext.query))),
     })
   }
 
@@ -181,20 +180,18 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     if (identified.kind === 'refused') return reject(identified.code, identified.reason)
     const { key, expiresAt, offer, signer } = identified
     const payer = signer === found.payer ? signer : identified.payer
-    if (payer !== found.payer)
-      throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
-
     const authorization: Authorization = { key, payer, payment: decoded.payment, offer, expiresAt }
-    if (!isKeyed) {
-      const proof = await judgeProof(money, found, authorization)
-      if (proof.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
-      if (proof.kind === 'none')
-        return require({
-          ...replies.verificationFailed(proof.code, proof.reason),
-          ...(proof.served && !wasHandedOut(proof.served) && (await recovery(proof.served, true))),
-        })
-      isRightful = true
-    }
+    const isEnough = isKeyed && isSignedFor(found, { payer })
+    const proof = isEnough ? { kind: 'proof' as const } : await proofs.authorization(found, authorization)
+    if (proof.kind === 'stranger')
+      throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+    if (proof.kind === 'unavailable') return running(found, { note: replies.CHAIN_AWAY })
+    if (proof.kind === 'none')
+      return require({
+        ...replies.verificationFailed(proof.code, proof.reason),
+        ...(proof.served && !wasHandedOut(proof.served) && (await recovery(proof.served, true))),
+      })
+    isRightful = true
 
     const state = await show(endpoint, found, { running, collected, now, isOrder })
     if ('status' in state) return state
