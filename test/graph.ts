@@ -28,7 +28,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 
 /** What may stand in core/ itself. */
 export const CORE_FILES = ['CONTRACT.md', 'DECISIONS.md', 'gateway.ts', 'mod.ts', 'router.ts', 'tsconfig.json']
-export const MAX_FOLDER = 15
+export const MAX_FOLDER = 20
 /** Folders that list providers, one folder each, may be longer. */
 const INDEXES = ['adapters/providers']
 
