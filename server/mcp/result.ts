@@ -4,6 +4,8 @@ import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/server'
 
 /** Media up to this size in bytes, all together, are in the result; every file is linked. */
 const MAX_EMBEDDED = 1 << 20
+/** Members of a refusal's body by which its buyer finds a call that was paid, or knows when to come back. */
+const RECOVERY = ['code', 'job_id', 'poll_url', 'recoverable', 'retryAfterSeconds'] as const
 
 type Media = { readonly type: string; readonly bytes: Uint8Array }
 /** Reads a file that the gateway hosts; undefined for one that is elsewhere, gone, or larger than `maxBytes`. */
@@ -25,8 +27,9 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
   const text = await reply.text()
   const body = parsed(text)
   if (demand) {
-    const { details } = fieldsOf(body)
-    const whole = { ...demand, ...(typeof details === 'string' && { error: details }) }
+    const fields = fieldsOf(body)
+    const recovery = Object.fromEntries(RECOVERY.filter((name) => name in fields).map((name) => [name, fields[name]]))
+    const whole = { ...demand, ...(typeof fields.details === 'string' && { error: fields.details }), ...recovery }
     return {
       isError: true,
       structuredContent: whole,

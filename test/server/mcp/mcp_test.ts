@@ -122,6 +122,8 @@ describe('a call', () => {
     await call('images.generations', FOX, payment)
     const again = await call('images.generations', { ...FOX, prompt: 'another' }, payment)
     expect([again.isError, again.structuredContent.error]).toEqual([true, expect.stringContaining('already used')])
+    const { code, job_id: id, poll_url: url } = again.structuredContent
+    expect([code, url]).toEqual(['PAYMENT_REPLAY', `/api/v1/images/generations/${id}`])
     const bad = await call('images.generations', FOX, 'nonsense')
     expect([bad.isError, bad.structuredContent.x402Version]).toEqual([true, 2])
   })
