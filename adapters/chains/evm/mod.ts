@@ -415,7 +415,8 @@ function channelsOf(
     gasPrice,
     coinPrice,
     minDeposit: settings.minDeposit ?? 100_000n,
-    gasPerWallet: settings.gasPerWallet ?? 2_000_000n,
+    // Gas that is worth nothing needs no budget unless one is set.
+    gasPerWallet: settings.gasPerWallet ?? (coinPrice === 0 ? 10n ** 12n : 2_000_000n),
   })
   const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests }, shared)
   const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
