@@ -69,6 +69,12 @@ const installation: Step = {
   command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test/programs'],
 }
 
+/** Compiled before any test: two workers that compile in one folder delete each other's files. */
+const compilation: Step = {
+  name: 'better-sqlite3 from source',
+  command: [process.execPath, 'test/runtime/better_sqlite3.ts'],
+}
+
 /** As many as a developer waits for, one half per core. CI plays 400,000 (`bun run model`). */
 const histories: Step = {
   name: '60,000 histories',
@@ -130,7 +136,7 @@ const checked = async (): Promise<readonly Ended[]> => {
   for (const step of checks) done.push(await run(step, false))
   return done
 }
-const programs = isFull ? [await run(installation, false)] : []
+const programs = isFull ? [await run(installation, false), await run(compilation, false)] : []
 const [first, others] = await Promise.all([run(types, false), checked()])
 const ended = [...programs, first, ...others, await run(tests, true)]
 if (isFull && filters.length === 0) ended.push(await run(histories, true))

@@ -13,7 +13,8 @@ import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { type PostgresServer, postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { type Installed, installPackage } from './package.ts'
 import { blocks, guideText } from './readme.ts'
-import { bun, compileBetterSqlite, deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
+import { compileBetterSqlite } from './better_sqlite3.ts'
+import { bun, deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')

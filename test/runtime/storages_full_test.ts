@@ -8,7 +8,8 @@ import { type PostgresServer, postgresServer } from '../adapters/storage/postgre
 import { objectLaws } from '../conformance/objects.ts'
 import { storageLaws } from '../conformance/storage.ts'
 import { PROGRAMS } from '../programs/mod.ts'
-import { compileBetterSqlite, deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
+import { compileBetterSqlite } from './better_sqlite3.ts'
+import { deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
 
 let dir: string
 let program: string
