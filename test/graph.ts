@@ -149,7 +149,7 @@ export function pathsIn(rooms: readonly string[]): string[] {
 }
 
 export function graphOf(paths: readonly string[]): Graph {
-  const sources = paths.filter((path) => path.endsWith('.ts') && !path.endsWith('.d.ts'))
+  const sources = paths.filter((path) => /\.tsx?$/.test(path) && !path.endsWith('.d.ts'))
   return new Map(
     sources.map((path) => [
       path,

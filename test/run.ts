@@ -4,7 +4,10 @@
  * files whose path contains one of these. Ends with the time of each step and the line `N passed, N failed`; a step
  * that is not a test run counts as one.
  */
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { type Changed, changedSince, EVERYTHING, readStamps, stampsNow, writeStamps } from './changed.ts'
+import { pathsIn } from './graph.ts'
 import { FULL, isFull } from './scope.ts'
 
 type Step = { readonly name: string; readonly command: readonly string[] }
@@ -19,7 +22,11 @@ const tool = (path: string, ...args: readonly string[]) => [process.execPath, jo
  * here.
  */
 const CACHE = join(ROOT, 'node_modules/.cache/farebox')
-const typed = (project: string): readonly string[] =>
+/** When each file was last found in order. */
+const STAMPS = join(CACHE, 'checked.json')
+/** Above so many files it is quicker to check all of them from what the compiler remembers. */
+const LARGEST_CLOSURE = 400
+const typed = (project: string, name = project === '.' ? 'all' : project.replaceAll('/', '_')): readonly string[] =>
   tool(
     'typescript/bin/tsc',
     '-p',
@@ -28,17 +35,45 @@ const typed = (project: string): readonly string[] =>
     '2',
     '--incremental',
     '--tsBuildInfoFile',
-    join(CACHE, `${project === '.' ? 'all' : project.replaceAll('/', '_')}.tsbuildinfo`),
+    join(CACHE, `${name}.tsbuildinfo`),
   )
+
+const LINT = tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix')
+const FORMAT = tool('oxfmt/bin/oxfmt', '--check')
 
 const types: Step = { name: 'types', command: typed('.') }
 const checks: readonly Step[] = [
   { name: 'types of core, without Bun', command: typed('core') },
   { name: 'types of the web pages', command: typed('server/web/pages') },
   ...(isFull ? [{ name: 'types of the package, without Bun', command: typed('adapters') }] : []),
-  { name: 'lint', command: tool('oxlint/bin/oxlint', '--deny-warnings', '--format=unix') },
-  { name: 'format', command: tool('oxfmt/bin/oxfmt', '--check') },
+  { name: 'lint', command: LINT },
+  { name: 'format', command: FORMAT },
 ]
+
+/** The same checks of what has changed since they last passed, and types of what imports it. */
+function checksOf({ files, importers }: Changed): readonly Step[] {
+  const isPage = (path: string): boolean => path.startsWith('server/web/pages/')
+  const scripts = files.filter((path) => /\.tsx?$/.test(path))
+  const typedFiles = (project: string, paths: readonly string[]): readonly string[] => {
+    if (paths.length > LARGEST_CLOSURE) return typed(project)
+    const config = join(CACHE, `changed_${project === '.' ? 'all' : project}.json`)
+    const ambient = pathsIn([project]).filter((path) => path.endsWith('.d.ts') && !isPage(path))
+    const listed = [...ambient, ...paths].map((path) => join(ROOT, path))
+    writeFileSync(config, JSON.stringify({ extends: join(ROOT, project, 'tsconfig.json'), include: [], files: listed }))
+    return tool('typescript/bin/tsc', '-p', config, '--checkers', '2')
+  }
+  const all = importers.filter((path) => /\.tsx?$/.test(path) && !isPage(path))
+  const core = all.filter((path) => path.startsWith('core/'))
+  return [
+    ...(all.length > 0 ? [{ name: 'types of what changed', command: typedFiles('.', all) }] : []),
+    ...(core.length > 0 ? [{ name: 'types of core, without Bun', command: typedFiles('core', core) }] : []),
+    ...(importers.some(isPage) ? [{ name: 'types of the web pages', command: typed('server/web/pages') }] : []),
+    ...(scripts.length > 0 ? [{ name: 'lint', command: [...LINT, ...scripts] }] : []),
+    ...(files.length > 0
+      ? [{ name: 'format', command: [...FORMAT, '--no-error-on-unmatched-pattern', ...files] }]
+      : []),
+  ]
+}
 
 const filters = process.argv.slice(2).filter((argument) => argument !== FULL)
 const isComplete = isFull || filters.some((filter) => filter.includes('_full'))
@@ -130,15 +165,24 @@ function judge(count: Count, code: number): Count {
   return count.passed + count.failed === 0 ? { ...count, passed: 1 } : count
 }
 
-// Two at a time, as there are cores: the first takes as long as the others together.
-const checked = async (): Promise<readonly Ended[]> => {
-  const done: Ended[] = []
-  for (const step of checks) done.push(await run(step, false))
-  return done
+/** Two at a time, as there are cores: the first takes as long as the others together. */
+async function inPairs([first, ...others]: readonly Step[]): Promise<readonly Ended[]> {
+  const rest = async (): Promise<readonly Ended[]> => {
+    const done: Ended[] = []
+    for (const step of others) done.push(await run(step, false))
+    return done
+  }
+  if (!first) return []
+  const [ended, more] = await Promise.all([run(first, false), rest()])
+  return [ended, ...more]
 }
+
 const programs = isFull ? [await run(installation, false), await run(compilation, false)] : []
-const [first, others] = await Promise.all([run(types, false), checked()])
-const ended = [...programs, first, ...others, await run(tests, true)]
+const stamps = stampsNow()
+const changed = filters.length > 0 ? changedSince(readStamps(STAMPS), stamps) : EVERYTHING
+const checked = await inPairs(changed.everything ? [types, ...checks] : checksOf(changed))
+if (checked.every(({ failed }) => failed === 0)) writeStamps(STAMPS, stamps)
+const ended = [...programs, ...checked, await run(tests, true)]
 if (isFull && filters.length === 0) ended.push(await run(histories, true))
 
 console.log('')
