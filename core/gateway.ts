@@ -4,7 +4,7 @@
  */
 import { attemptLimit, operatorCheck } from './http/attempts.ts'
 import { addressKey } from './http/caller_address.ts'
-import { maintenance } from './payment/maintenance.ts'
+import { maintenance } from './lifecycle/maintenance.ts'
 import { activity, startRunning } from './lifecycle/running.ts'
 import { hides, SetupError, setupProblems } from './lifecycle/setup_problems.ts'
 import { isForgotten } from './endpoint/records.ts'

@@ -16,9 +16,9 @@ import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
 import type { SpendingHold } from '../payment/control/spending.ts'
 import { type Offers, balanceKeyOf } from '../payment/offers.ts'
-import { wasHandedOut } from '../payment/proofs.ts'
-import { isNotedHandedOut } from '../payment/sent_authorizations.ts'
-import { abandon, fail, failIfOverdue } from '../payment/settle.ts'
+import { wasHandedOut } from '../identity/proofs.ts'
+import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
+import { abandon, fail, failIfOverdue } from '../payment/settlement/fail.ts'
 import {
   countUnproven,
   notePaid,
@@ -34,7 +34,7 @@ import type { Authorization, Call, Corrected, Opened, PaymentCode, Verdict } fro
 import { isCumulative, withCorrected } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
-import { securePayment } from '../payment/secure_payment.ts'
+import { securePayment } from '../payment/settlement/secure_payment.ts'
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Polls } from './poll.ts'
 import type { RequestContext } from './request_context.ts'

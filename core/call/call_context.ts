@@ -2,7 +2,7 @@
 import type { GatewayContext, OpenedCall } from './gateway_context.ts'
 import type { Offers } from '../payment/offers.ts'
 import type { CallContext } from '../endpoint/call_context.ts'
-import { secondaryPayments } from '../payment/secondary_payment.ts'
+import { secondaryPayments } from '../payment/settlement/secondary_payment.ts'
 import { fingerprint } from '../lib/ids.ts'
 import { anyCallUrl } from '../endpoint/replies.ts'
 import { addressKey } from '../http/caller_address.ts'

@@ -1,15 +1,9 @@
 /** Steps 8 to 12 for calls that make a result: answered in the reply within the inline window, otherwise as a job. */
 import { isPaid, isVerbatim, results } from './result.ts'
-import {
-  abandon,
-  complete as completeCall,
-  type Completion,
-  fail,
-  type SettleContext,
-  type Paying,
-  settleCall,
-  STALLED,
-} from '../payment/settle.ts'
+import { complete as completeCall } from '../payment/settlement/complete.ts'
+import { abandon, fail, STALLED } from '../payment/settlement/fail.ts'
+import type { Completion, Paying, SettleContext } from '../payment/settlement/paying.ts'
+import { settleCall } from '../payment/settlement/settle.ts'
 import { within } from '../lib/timers.ts'
 import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid/unpaid_calls.ts'
 import { errorReply } from '../http/error_formats.ts'

@@ -2,8 +2,8 @@
  * Everything that may prove to a poll that its caller is the wallet of the call, in one closed list: a new kind of
  * evidence does not compile before it has its judge.
  */
-import { judgeProof, type Judged } from '../payment/proofs.ts'
-import type { SettleContext } from '../payment/settle.ts'
+import { judgeProof, type Judged } from '../identity/proofs.ts'
+import type { SettleContext } from '../payment/settlement/paying.ts'
 import type { Authorization, Call, Identity } from '../ports/mod.ts'
 import type { PollUrls } from './poll_urls.ts'
 import { isTimely, type PollProof } from './request_context.ts'

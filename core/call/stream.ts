@@ -1,6 +1,8 @@
 /** Steps 8 to 12 for answers that are settled after they are made, whole or streamed (decision 17). */
 import { concatBytes } from '../lib/bytes.ts'
-import { abandon, fail, type SettleContext, type Paying, settleCall } from '../payment/settle.ts'
+import { abandon, fail } from '../payment/settlement/fail.ts'
+import type { Paying, SettleContext } from '../payment/settlement/paying.ts'
+import { settleCall } from '../payment/settlement/settle.ts'
 import { chargeOf } from '../payment/control/margin.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { deadlinesOf } from '../lib/timers.ts'

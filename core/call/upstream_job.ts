@@ -2,7 +2,8 @@
  * Jobs that run at the vendor: submitted with the order, polled by callers and by the maintenance sweep, collected
  * once. No process owns such a call, so a crash loses none.
  */
-import { type Completion, fail } from '../payment/settle.ts'
+import { fail } from '../payment/settlement/fail.ts'
+import type { Completion } from '../payment/settlement/paying.ts'
 import { within } from '../lib/timers.ts'
 import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
 import { ApiError, vendorErrorOf } from '../http/errors.ts'

@@ -287,7 +287,7 @@ export function decideClaim(
   const { offered } = seen
   if (first) {
     const fresh = first.status === 'open'
-    // An expired authorization is looked up, not sent (`spend` in settle.ts): it must not count as sent after a crash.
+    // An expired authorization is looked up, not sent (`spend` in send.ts): it must not count as sent after a crash.
     const isOver = first.expiresAt <= at.now
     const patch: RowPatch = { ...claim, claimKey: first.key, claimFresh: fresh }
     const mine = fresh && first.key === offered?.key

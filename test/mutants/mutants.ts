@@ -141,7 +141,7 @@ const ofCore: readonly Mutant[] = [
   ),
   mutant(
     'what is handed out by a poll is not noted',
-    `if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(storage, offered, now)`,
+    `if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(context.storage, offered, now)`,
     ``,
   ),
   mutant('what was sent is sent again without a look', `if (wasSent || isOver) {`, `if (isOver) {`),

@@ -2,8 +2,8 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
-import { recordKind } from '../endpoint/record_kind.ts'
-import type { Authorization, Storage } from '../ports/mod.ts'
+import { recordKind } from '../../endpoint/record_kind.ts'
+import type { Authorization, Storage } from '../../ports/mod.ts'
 
 /** A refused authorization may be free again, but its reverted transfer is public on the chain. */
 const SENT = recordKind({ kind: 'sent_authorization', version: 1, schema: Type.Object({}) })

@@ -2,16 +2,17 @@
  * The periodic maintenance of one gateway: fails lost calls, polls upstream jobs, runs the tasks of its endpoints, and
  * reconciles payments in doubt.
  */
-import { fail, overdue, reconcile, STALLED } from './settle.ts'
+import { fail, overdue, STALLED } from '../payment/settlement/fail.ts'
+import { reconcile } from '../payment/settlement/reconcile.ts'
 import { within } from '../lib/timers.ts'
-import { LOST, UPSTREAM_JOB } from './ledger.ts'
-import type { ActiveCalls } from './active_calls.ts'
-import { recordIfRefused } from './unpaid/unpaid_calls.ts'
+import { LOST, UPSTREAM_JOB } from '../payment/ledger.ts'
+import type { ActiveCalls } from '../payment/active_calls.ts'
+import { recordIfRefused } from '../payment/unpaid/unpaid_calls.ts'
 import { type Endpoint, isSold, servesBeforeSettlement, type Sold } from '../endpoint/mod.ts'
 import type { UpstreamJob } from '../endpoint/paid.ts'
-import { settledMsOf } from './retention.ts'
-import { SECONDARY_RETENTION_MS } from './secondary_payment.ts'
-import type { Timeouts } from './timeouts.ts'
+import { settledMsOf } from '../payment/retention.ts'
+import { SECONDARY_RETENTION_MS } from '../payment/settlement/secondary_payment.ts'
+import type { Timeouts } from '../payment/timeouts.ts'
 import type { Meter } from '../ports/meter.ts'
 import type { Call, Ports } from '../ports/mod.ts'
 

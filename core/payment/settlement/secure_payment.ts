@@ -2,10 +2,10 @@
  * The end of step 7, for payments with a deposit: the buyer's money is on chain before any work begins (contract 1.94).
  * The deposit stays the buyer's whatever becomes of the call.
  */
-import { within } from '../lib/timers.ts'
-import { fail } from './settle.ts'
-import type { Timeouts } from './timeouts.ts'
-import type { Authorization, Call, Corrected, PaymentCode, Ports, Securing } from '../ports/mod.ts'
+import { within } from '../../lib/timers.ts'
+import { fail } from './fail.ts'
+import type { Timeouts } from '../timeouts.ts'
+import type { Authorization, Call, Corrected, PaymentCode, Ports, Securing } from '../../ports/mod.ts'
 
 type SecureContext = {
   readonly ports: Pick<Ports, 'chain' | 'storage' | 'clock'>

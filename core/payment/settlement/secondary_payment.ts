@@ -3,21 +3,23 @@
  * as a call of its own, so authorization binding, settlement and reconciliation work as for any call, and a crash
  * between the two payments neither loses nor repeats one.
  */
-import { abandon, failIfOverdue, type SettleContext, settleCall } from './settle.ts'
-import { noteUnpaidCall, unpaidCallOf } from './unpaid/unpaid_calls.ts'
-import { capOf, overText } from './exposure.ts'
-import { ApiError } from '../http/errors.ts'
-import type { ActiveCalls } from './active_calls.ts'
-import type { Timeouts } from './timeouts.ts'
-import { type Offers, balanceKeyOf } from './offers.ts'
+import { abandon, failIfOverdue } from './fail.ts'
+import type { SettleContext } from './paying.ts'
+import { settleCall } from './settle.ts'
+import { noteUnpaidCall, unpaidCallOf } from '../unpaid/unpaid_calls.ts'
+import { capOf, overText } from '../exposure.ts'
+import { ApiError } from '../../http/errors.ts'
+import type { ActiveCalls } from '../active_calls.ts'
+import type { Timeouts } from '../timeouts.ts'
+import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
-import { recordKind } from '../endpoint/record_kind.ts'
-import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../ports/mod.ts'
-import type { Json } from '../lib/json.ts'
-import { anyCallUrl, cannotVerify } from '../endpoint/replies.ts'
-import { newId } from '../lib/ids.ts'
-import type { Offer, Payment } from '../x402/protocol.ts'
-import type { To, Used, Refused, SecondaryPayment } from '../endpoint/call_context.ts'
+import { recordKind } from '../../endpoint/record_kind.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../../ports/mod.ts'
+import type { Json } from '../../lib/json.ts'
+import { anyCallUrl, cannotVerify } from '../../endpoint/replies.ts'
+import { newId } from '../../lib/ids.ts'
+import type { Offer, Payment } from '../../x402/protocol.ts'
+import type { To, Used, Refused, SecondaryPayment } from '../../endpoint/call_context.ts'
 
 /** Interval between checks of an unknown outcome. */
 const RETRY_EVERY_MS = 3_000

@@ -1,0 +1,22 @@
+/** Pending settlement retries of this process. */
+import { sharedBy } from '../../lib/per_process.ts'
+import type { Storage } from '../../ports/mod.ts'
+
+type Retry = { reason: string; pauseMs: number; nextAt: number }
+
+export const MIN_PAUSE_MS = 1_000
+export const MAX_PAUSE_MS = 60_000
+const MAX_RETRIES = 10_000
+
+/** Pending settlement retries of this process, with their delays and what was logged. */
+export const retries = (storage: Storage): Map<string, Retry> =>
+  sharedBy(storage, 'settlement retries', () => new Map<string, Retry>())
+
+export function retryOf(storage: Storage, id: string): Retry {
+  const all = retries(storage)
+  const retry = all.get(id) ?? { reason: '', pauseMs: MIN_PAUSE_MS, nextAt: 0 }
+  all.set(id, retry)
+  const [oldest] = all.keys()
+  if (all.size > MAX_RETRIES && oldest !== undefined) all.delete(oldest)
+  return retry
+}
