@@ -8,6 +8,7 @@ import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import type { Paid, Polled, Sold } from '../endpoint/mod.ts'
 import { recordKind } from '../endpoint/record_kind.ts'
+import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Call, Ports } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -35,7 +36,7 @@ export type PollUrls = {
   isKey(id: string, given: string): Promise<boolean>
   /** A keyed hash of the caller's address, to be stored with the call; empty when the address is unknown. */
   from(id: string, ip: string): Promise<Readonly<Record<string, string>>>
-  /** Whether the call was ordered from this address. */
+  /** Whether the call was ordered from this address, or from this /64 of IPv6. */
   isFrom(call: Pick<Call, 'id' | 'request'>, ip: string): Promise<boolean>
   /** A name that cannot be derived from the call's id, for resources that are public to anyone who knows the name. */
   secretName(id: string, prefix: string): Promise<string>
@@ -136,6 +137,6 @@ const pathOf = ({ job }: Pick<Paid, 'job'>, id: string): string => job.poll.repl
 export const pollKey = (secret: Uint8Array, id: string): string => shortMac(secret, keyText(id))
 
 const keyText = (id: string): string => `poll-key:${id}`
-const fromText = (id: string, ip: string): string => `from:${id}:${ip}`
+const fromText = (id: string, ip: string): string => `from:${id}:${addressKey(ip)}`
 const shortMac = (secret: Uint8Array, text: string): string =>
   bytesToHex(hmac(sha256, secret, utf8ToBytes(text))).slice(0, KEY_CHARACTERS)

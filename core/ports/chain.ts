@@ -102,11 +102,15 @@ export type Refunding =
   /** It was sent, and may still be mined. The same request asks for its outcome. */
   | { kind: 'unknown'; reason: string }
 
-/** `isFree`: whether no call that is under way was paid with this key, as `identify` returns it. */
+/**
+ * `isFree`: whether no call that is under way was paid with this key, as `identify` returns it. `isFrom`: whether the
+ * call that was paid with it was ordered from the address of whoever asks.
+ */
 export type RefundOptions = {
   readonly now: number
   readonly signal: AbortSignal
   isFree(key: string): Promise<boolean>
+  isFrom(key: string): Promise<boolean>
 }
 
 /**

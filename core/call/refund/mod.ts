@@ -14,9 +14,10 @@ import type { Ports, Refunding } from '../../ports/mod.ts'
 import { parseAtomic, print, usdc } from '../../x402/money.ts'
 import { fits, isRefundRequest, notOnOffer, withCorrected } from '../../x402/offer.ts'
 import { type Decoded, type Offer, type Payment, receiptHeaders, refusalHeaders } from '../../x402/protocol.ts'
+import type { PollUrls } from '../poll_urls.ts'
 
 /** A request, with what its payment header says. */
-type PayingRequest = { readonly request: Request; readonly payment: Decoded | undefined }
+type PayingRequest = { readonly request: Request; readonly payment: Decoded | undefined; readonly ip: string }
 
 /** Makes a 402, as for orders. */
 type Demand<Context> = (
@@ -28,6 +29,7 @@ type Demand<Context> = (
 type RefundsContext<Context> = {
   readonly ports: Pick<Ports, 'chain' | 'storage' | 'clock' | 'log' | 'meter'>
   readonly timeouts: Pick<Timeouts, 'settleMs'>
+  readonly pollUrls: Pick<PollUrls, 'isFrom'>
   readonly offering: Pick<Offers, 'at'>
   readonly demand: Demand<Context>
 }
@@ -39,6 +41,7 @@ const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: 
 export function refunds<Context extends PayingRequest>({
   ports,
   timeouts,
+  pollUrls,
   offering,
   demand,
 }: RefundsContext<Context>): (endpoint: Sold | Free, context: Context) => Promise<Reply> | undefined {
@@ -54,7 +57,7 @@ export function refunds<Context extends PayingRequest>({
   async function refund(endpoint: Sold | Free, context: Context, payment: Payment): Promise<Reply> {
     const offers = offering.at(NOTHING)
     const offer = offers.find((each) => fits(each, payment.accepted))
-    const refunding = offer ? await ask(payment, offer) : notOffered(payment, offers)
+    const refunding = offer ? await ask(payment, offer, context.ip) : notOffered(payment, offers)
     if (refunding.kind === 'unavailable') throw replies.cannotVerify(refunding.reason)
     if (refunding.kind === 'unknown') throw pending(refunding.reason, payment.accepted.network)
     if (refunding.kind === 'refused') {
@@ -79,10 +82,11 @@ export function refunds<Context extends PayingRequest>({
     return { ...reply, toSign: { isReceipt: false } }
   }
 
-  async function ask(payment: Payment, offer: Offer): Promise<Refunding> {
+  async function ask(payment: Payment, offer: Offer, ip: string): Promise<Refunding> {
+    const isFrom = (key: string) => isOrderedFrom(key, ip)
     try {
       const refunding = await within(clock, timeouts.settleMs, async (signal) =>
-        chain.refund?.(payment, offer, { now: clock.now(), signal, isFree }),
+        chain.refund?.(payment, offer, { now: clock.now(), signal, isFree, isFrom }),
       )
       return refunding ?? { kind: 'unavailable', reason: 'nothing can be deposited here' }
     } catch (error) {
@@ -93,6 +97,11 @@ export function refunds<Context extends PayingRequest>({
   /** A call that failed frees its key. One that was settled has moved the channel on. */
   async function isFree(key: string): Promise<boolean> {
     return (await storage.callOf(key, clock.now())) === undefined
+  }
+
+  async function isOrderedFrom(key: string, ip: string): Promise<boolean> {
+    const call = await storage.callOf(key, clock.now())
+    return call !== undefined && (await pollUrls.isFrom(call, ip))
   }
 }
 

@@ -2,10 +2,10 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
-import type { Chain, Offer, Storage } from '../../../core/mod.ts'
+import type { Chain, Offer, Payment, Storage } from '../../../core/mod.ts'
 import { encodeHeader } from '../../../core/x402/protocol.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
-import { decodeHeader, door } from '../../kit.ts'
+import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
 import { SKY, table } from './stream_kit.ts'
 
 /** 10 tokens in, 2 out, and the fee. */
@@ -105,5 +105,64 @@ describe.each([
     const all = await calls(subject)
     expect(all.filter(({ paymentStatus }) => paymentStatus === 'settled')).toHaveLength(1)
     expect(all.filter(({ workStatus }) => workStatus !== 'completed' && workStatus !== 'failed')).toEqual([])
+  })
+})
+
+/** A channel that has bought a picture at its fixed price: what its voucher allows is charged. */
+async function boughtPicture() {
+  const storage = memoryStorage()
+  const refunded: bigint[] = []
+  const subject = await table(undefined, { ports: { storage, chain: voucherChain(storage, refunded) } })
+  const buyer = voucherBuyer('alice')
+  const offer = decodeHeader((await subject.post(FOX, { path: GENERATIONS })).headers.get('payment-required'))
+    .accepts[0] as Offer
+  const buy = async (base: bigint, ip: string) =>
+    await subject.post(FOX, { path: GENERATIONS, payment: await buyer.sign(offer, base), ip })
+  const price = BigInt(offer.amount)
+  const { payload } = await buyer.sign(offer, 0n)
+  /** Nothing is signed for it: a claim on chain has the voucher, and a correction tells the last one. */
+  const stolen: Payment = { x402Version: 2, accepted: offer, payload: { ...payload, type: 'refund' } }
+  const refund = async (payment: Payment, ip: string) =>
+    await subject.post(undefined, { path: GENERATIONS, payment, ip })
+  return { ...subject, buyer, offer, price, refunded, stolen, buy, refund }
+}
+
+const UNPROVEN = 'invalid_batch_settlement_evm_refund_owner_unproven'
+
+describe('a refund of a channel whose last voucher is charged in full', () => {
+  test('is refused to a stranger who has read the voucher, and costs no gas (contract 1.100)', async () => {
+    const subject = await boughtPicture()
+    expect((await subject.buy(0n, '192.0.2.1')).status).toBe(200)
+    const own = await subject.buyer.refund(subject.offer, subject.price)
+    expect(subject.stolen).toEqual(own)
+    const part = { ...own, payload: { ...own.payload, amount: '1' } }
+    for (const ip of ['198.51.100.9', '192.0.2.2', '2001:db8::1', ''])
+      for (const payment of [subject.stolen, part]) {
+        const refused = await subject.refund(payment, ip)
+        expect([refused.status, errorIn(refused)]).toEqual([402, UNPROVEN])
+        expect(await refused.json()).toMatchObject({
+          code: 'PAYMENT_REPLAY',
+          details: expect.stringMatching(/initiateWithdraw, and finalizeWithdraw 900 seconds later/),
+        })
+      }
+    expect(subject.refunded).toEqual([])
+  })
+
+  test('is sent to its owner, from the address of the last purchase (contract 1.100)', async () => {
+    const subject = await boughtPicture()
+    expect((await subject.buy(0n, '2001:db8:1:2::1')).status).toBe(200)
+    const own = await subject.buyer.refund(subject.offer, subject.price)
+    expect(errorIn(await subject.refund(own, '2001:db8:1:3::1'))).toBe(UNPROVEN)
+    expect((await subject.refund(own, '2001:db8:1:2:a:b:c:d')).status).toBe(200)
+    expect(subject.refunded).toEqual([LEFT + CHARGE - subject.price])
+  })
+
+  test('is sent to whoever buys from a new address first: only the owner can sign that (contract 1.100)', async () => {
+    const subject = await boughtPicture()
+    expect((await subject.buy(0n, '192.0.2.1')).status).toBe(200)
+    expect((await subject.buy(subject.price, '203.0.113.5')).status).toBe(200)
+    const own = await subject.buyer.refund(subject.offer, 2n * subject.price)
+    expect(errorIn(await subject.refund(own, '192.0.2.1'))).toBe(UNPROVEN)
+    expect((await subject.refund(own, '203.0.113.5')).status).toBe(200)
   })
 })

@@ -84,7 +84,7 @@ export type Channeled = {
 }
 
 /** Everything, or a part, of what is left of a channel shall go back to its payer. */
-export type RefundRequest = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature' | 'key'> & {
+export type RefundRequest = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature' | 'key' | 'fundedBy'> & {
   readonly kind: 'refund'
   /** In base units; undefined for everything that is left. */
   readonly amount: bigint | undefined
@@ -129,6 +129,7 @@ export function parseRefund(payment: Payment, offer: Offer, digests: ChannelDige
     ceiling,
     signature,
     key,
+    fundedBy: channel,
     amount: amount === undefined ? undefined : BigInt(amount),
   }
 }

@@ -4,7 +4,7 @@
  * (decision 133). The contract's refund nonce lets one refund through, however often it is sent.
  */
 import type { PrivateKeyAccount } from 'viem/accounts'
-import type { Refunding, RefundOptions, Refused, Unavailable } from '../../../../core/ports/mod.ts'
+import type { PaymentCode, Refunding, RefundOptions, Refused, Unavailable } from '../../../../core/ports/mod.ts'
 import type { Receipt } from '../../../../core/x402/protocol.ts'
 import { type Hex, numberIn, hexOf } from '../../hex.ts'
 import type { Rpc } from '../../json_rpc.ts'
@@ -22,6 +22,7 @@ import {
   type ChannelState,
   type ChannelStates,
   isRefunding,
+  isRefundPublic,
   type Mirror,
   newState,
   type Refund,
@@ -74,7 +75,7 @@ export function channelRefunds(
       const mirror = await readMirror(channelId, signal)
       if ('kind' in mirror) return mirror
       const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
-      const refused = refusal(request, state) ?? unpaidFor(state, now)
+      const refused = refusal(request, state) ?? (await unproven(request, state, at)) ?? unpaidFor(state, now)
       if (refused) return refused
       const requested = { ...state, refund: requestedRefund(request, state, now) }
       if (!(await states.replace(before, requested, now))) continue
@@ -276,6 +277,21 @@ const isSent = (state: ChannelState | undefined): state is Refunded => state?.re
 const unknown = (reason: string): Refunding => ({ kind: 'unknown', reason })
 const partOf = ({ amount }: RefundRequest): string | null => (amount === undefined ? null : String(amount))
 
+/**
+ * A refund that others could ask for is sent only to where the last call was ordered: the official client signs nothing
+ * that is new (decision 145).
+ */
+async function unproven(
+  { fundedBy, config }: RefundRequest,
+  state: ChannelState,
+  { isFrom }: Pick<RefundOptions, 'isFrom'>,
+): Promise<Refused | undefined> {
+  if (!isRefundPublic(state)) return undefined
+  if (state.lastBase !== undefined && (await isFrom(`${fundedBy}/${state.lastBase}`))) return undefined
+  const text = `others may have this voucher, so a refund is sent only when asked for from the address of the channel's last purchase. Buy something from this address first, or withdraw from the contract itself: initiateWithdraw, and finalizeWithdraw ${config.withdrawDelay} seconds later`
+  return refusedRefund('refund_owner_unproven', text, state)
+}
+
 function requestedRefund(request: RefundRequest, { charged, balance, refundNonce }: ChannelState, now: number): Refund {
   return {
     status: 'requested',
@@ -319,8 +335,13 @@ function refusal({ ceiling, amount }: RefundRequest, state: ChannelState): Refus
   return refusedRefund('refund_amount_invalid', text, state)
 }
 
+const CODES: Readonly<Record<string, PaymentCode>> = {
+  refund_amount_invalid: 'PAYMENT_INVALID',
+  refund_owner_unproven: 'PAYMENT_REPLAY',
+}
+
 function refusedRefund(problem: string, text: string, state: ChannelState): Refused {
-  const code = problem === 'refund_amount_invalid' ? 'PAYMENT_INVALID' : 'PAYMENT_UNFUNDED'
+  const code = CODES[problem] ?? 'PAYMENT_UNFUNDED'
   const corrected = { error: `${PREFIX}${problem}`, extra: { channelState: channelStateOf(state) } }
   return { ...refusedChannel(code, problem, text), corrected }
 }

@@ -56,8 +56,10 @@ export type ChannelState = Mirror & {
   readonly refundedAt?: string
   /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
   readonly isPayerProven?: true
-  /** Ceilings above what is charged of vouchers that have paid: whoever reads a claim has their signatures. */
+  /** Ceilings, from what is charged on, of vouchers that have paid: whoever reads a claim has their signatures. */
   readonly spent?: readonly string[]
+  /** What was charged before the last charge: it names the call that was charged last. */
+  readonly lastBase?: string
   /** When the chain first showed that the payer has withdrawn what is due, in milliseconds. The operator was told. */
   readonly lostAt?: number
   /** What the chain had claimed beyond what this record knew: after the restore of an older backup. In base units. */
@@ -182,9 +184,9 @@ export function chargedState(
   { due, ceiling, signature }: Pick<ChannelState, 'ceiling' | 'signature'> & { readonly due: bigint },
 ): ChannelState {
   const charged = state.charged + due
-  const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) > charged)
+  const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) >= charged)
   const sorted = spent.toSorted((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1)).slice(-MAX_SPENT)
-  return { ...state, charged, ceiling, signature, spent: sorted }
+  return { ...state, charged, ceiling, signature, spent: sorted, lastBase: String(state.charged) }
 }
 
 /**
@@ -195,6 +197,16 @@ export function isSpentVoucher(state: ChannelState, ceiling: bigint): boolean {
   const spent = spentBy(state)
   const isUnknown = spent.length >= MAX_SPENT && ceiling <= BigInt(spent[0] ?? 0)
   return isUnknown || spent.includes(String(ceiling))
+}
+
+/**
+ * Whether others may have a voucher for exactly what is charged, which is all that a refund needs. So it is at fixed
+ * prices, whose ceilings are charged in full, and where nobody knows what was signed before.
+ */
+export function isRefundPublic(state: ChannelState): boolean {
+  const { charged, ceiling, forgotten } = state
+  const isUnknown = ceiling === 0n || forgotten !== undefined
+  return charged > 0n && (isUnknown || isSpentVoucher(state, charged))
 }
 
 /** A record of before they were noted has its last one. */
@@ -297,6 +309,7 @@ function decoded(stored: Json): ChannelState {
       | 'refundedAt'
       | 'isPayerProven'
       | 'spent'
+      | 'lastBase'
       | 'lostAt'
       | 'forgotten'
       | 'syncedAt'

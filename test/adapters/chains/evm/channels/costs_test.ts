@@ -36,7 +36,11 @@ describe('gas of channels', () => {
     const buyer = voucherBuyer('alice')
     expect(await chain.secure?.(await buyer.open(offer, 500_000n), offer, at)).toMatchObject({ kind: 'secured' })
     const refund = async (charged: bigint) =>
-      chain.refund?.(await buyer.refund(offer, charged), offer, { ...at, isFree: async () => true })
+      chain.refund?.(await buyer.refund(offer, charged), offer, {
+        ...at,
+        isFree: async () => true,
+        isFrom: async () => false,
+      })
     const refusal = { kind: 'refused', reason: expect.stringContaining('refund_not_covered') }
     expect(await refund(0n)).toMatchObject(refusal)
     let charged = 0n

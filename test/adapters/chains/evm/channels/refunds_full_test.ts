@@ -22,7 +22,13 @@ const ask = async (
   chain: EvmChain,
   offer: Offer,
   { payment, isFree = free, later = 0 }: { payment: Payment; isFree?: () => Promise<boolean>; later?: number },
-) => await chain.refund?.(payment, offer, { now: node.now() + later, signal: AbortSignal.timeout(20_000), isFree })
+) =>
+  await chain.refund?.(payment, offer, {
+    now: node.now() + later,
+    signal: AbortSignal.timeout(20_000),
+    isFree,
+    isFrom: free,
+  })
 
 /** The transactions that had events of the contract since a block. */
 async function transactionsSince(block: bigint): Promise<number> {

@@ -5,7 +5,12 @@ import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract
 import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import type { RefundRequest } from '../../../../../adapters/chains/evm/channels/payload.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
-import { channelStates, newState, type Refund } from '../../../../../adapters/chains/evm/channels/state.ts'
+import {
+  type ChannelState,
+  channelStates,
+  newState,
+  type Refund,
+} from '../../../../../adapters/chains/evm/channels/state.ts'
 import type { SendResult } from '../../../../../adapters/chains/evm/relayer.ts'
 import { type Hex, word } from '../../../../../adapters/chains/hex.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
@@ -70,6 +75,7 @@ async function channel() {
   const charged = { charged: 40n, ceiling: 50n, signature: SIGNATURE }
   await states.replace(undefined, { ...newState({ channelId, config }, mirror, T), ...charged }, T)
   let isFree = true
+  let from = 'nowhere'
   const state = async () => {
     const found = await states.get(channelId, T)
     if (!found) throw new Error('it has a record')
@@ -83,6 +89,7 @@ async function channel() {
     state,
     mined: (next: typeof answer) => (answer = next),
     busy: () => (isFree = false),
+    orderedWith: (key: string) => (from = key),
     ask: (now = T, given: Partial<Pick<RefundRequest, 'amount' | 'ceiling'>> = {}) =>
       refunds.refund(
         {
@@ -92,10 +99,11 @@ async function channel() {
           ceiling: 40n,
           signature: SIGNATURE,
           key: 'k',
+          fundedBy: 'channel',
           amount: undefined,
           ...given,
         },
-        { now, signal: new AbortController().signal, isFree: async () => isFree },
+        { now, signal: new AbortController().signal, isFree: async () => isFree, isFrom: async (key) => key === from },
       ),
     /** The transaction is mined after all. */
     land(amount = 60n): SendResult {
@@ -202,5 +210,39 @@ test('a refund that reverts moves nothing, and may be asked for again', async ()
   expect(await subject.ask()).toMatchObject({ kind: 'unavailable' })
   expect((await subject.state()).refund).toBeUndefined()
   subject.mined(() => subject.land())
+  expect(await subject.ask()).toMatchObject({ kind: 'refunded' })
+})
+
+/** The channel's record, with what a claim of its vouchers would have published. */
+const known = async (subject: Awaited<ReturnType<typeof channel>>, more: Partial<ChannelState>) =>
+  await subject.states.change(channelId, T, (state) => ({ ...state, ...more }))
+
+test.each<readonly [string, Partial<ChannelState>]>([
+  ['its last voucher is charged in full', { ceiling: 40n, spent: ['40'] }],
+  ['an earlier voucher allowed what is charged by now', { ceiling: 50n, spent: ['40', '50'] }],
+  [
+    'more vouchers have paid than are remembered',
+    { ceiling: 200n, spent: Array.from({ length: 64 }, (_, i) => `${100 + i}`) },
+  ],
+  ['its record is of before they were noted', { ceiling: 40n }],
+  ['its record is lost', { ceiling: 0n, signature: '0x' }],
+  ['its record came from a backup', { forgotten: '10', spent: ['50'] }],
+])('a refund is sent only to the address of the last call where %s (contract 1.100)', async (_, more) => {
+  const subject = await channel()
+  subject.mined(() => subject.land())
+  await known(subject, more)
+  expect(await subject.ask()).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+  await known(subject, { lastBase: '30' })
+  subject.orderedWith('channel/40')
+  expect(await subject.ask()).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+  expect(subject.sent).toEqual([])
+  subject.orderedWith('channel/30')
+  expect(await subject.ask()).toMatchObject({ kind: 'refunded' })
+})
+
+test('a refund with a voucher that only the payer can have is sent wherever it is asked for (contract 1.100)', async () => {
+  const subject = await channel()
+  subject.mined(() => subject.land())
+  await known(subject, { ceiling: 50n, spent: ['45', '50'], lastBase: '30' })
   expect(await subject.ask()).toMatchObject({ kind: 'refunded' })
 })
