@@ -125,7 +125,7 @@ export const paymentMethodSettings = {
   channel_gas_per_wallet: setting(
     'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet; refunds leave half of it to deposits.',
     Type.Integer({ minimum: 540_000, maximum: 1_000_000_000 }),
-    { usual: '2000000' },
+    { usual: '2000000; unlimited where `coin_price` is 0' },
   ),
   channel_claim_above: setting(
     'EVM: claims of channels are sent when so much is due in all, in base units of the token.',

@@ -51,7 +51,7 @@ export type ChannelSettings = {
    * where gas is worth nothing, as on test networks. Deposits, refunds and claims have to be worth their gas by it.
    */
   readonly coinPrice?: number
-  /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000: eighteen deposits. */
+  /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000; unlimited at a coinPrice of 0. */
   readonly gasPerWallet?: bigint
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
   Partial<Pick<ClaimsConfig, 'claimAbove'>>
