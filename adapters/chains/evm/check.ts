@@ -5,6 +5,7 @@ import { type Domain, domainSeparator } from '../eip3009.ts'
 import type { CheckResult } from '../results.ts'
 import { MULTICALL, SEPARATOR_CALL, stateCall } from './token.ts'
 import { codeProblem } from './gas.ts'
+import { isRevert } from './reads.ts'
 import { type Answer, hasCode, type Rpc, failure } from '../json_rpc.ts'
 import { PERMIT2, UPTO_PROXY } from '../lib/upto.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from '../hex.ts'
@@ -30,10 +31,24 @@ export type CheckConfig = {
   readonly checksRelayer?: boolean
 }
 
-/** Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request. */
+/**
+ * Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request; what it
+ * finds wrong is asked once more, because a wrong answer stops a start and one node behind a balancer may be broken.
+ */
 export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
+  const first = await checkOnce(rpc, config)
+  if (first.kind !== 'wrong') return first
+  const again = await checkOnce(rpc, config)
+  if (again.kind !== 'wrong') return again
+  const problems = again.problems.filter((problem) => first.problems.includes(problem))
+  if (problems.length > 0) return { kind: 'wrong', problems }
+  const reason = `the node does not repeat its answers: ${[...first.problems, ...again.problems].join('; ')}`
+  return { kind: 'unavailable', reason }
+}
+
+async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
   const asset = lower(config.asset)
   const { relayer } = config
   const call = (data: Hex) => rpc.request('eth_call', [{ to: asset, data }, 'latest'])
@@ -118,7 +133,10 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
       : []),
     ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
   ]
-  if (problems.length > 0) return { kind: 'wrong', problems }
+  if (problems.length > 0) {
+    const reason = await unanswered(rpc, [name, version, separator, state])
+    return reason === undefined ? { kind: 'wrong', problems } : { kind: 'unavailable', reason }
+  }
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
     ...(checkedRelayer && balance < (config.lowGas ?? 500_000_000_000_000n)
@@ -130,6 +148,18 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
   ]
   const hasSync = sync.kind === 'error' && (sync.code === -32602 || /rlp|empty|decod/i.test(sync.message))
   return { kind: 'ready', warnings, multicall: hasMulticall, sync: hasSync }
+}
+
+/** The identity precompile returns what it is given, on every chain. */
+const ECHO = { to: `0x${'0'.repeat(39)}4`, data: `0x${'2a'.repeat(32)}` }
+
+/** Why these calls say nothing about the token: the node cannot run them. Undefined where they do. */
+async function unanswered(rpc: Rpc, calls: readonly Answer[]): Promise<string | undefined> {
+  for (const call of calls)
+    if (call.kind === 'error' && !isRevert(call)) return `eth_call: the node answers ${call.code} ${call.message}`
+  if (!calls.every((call) => hexIn(call) === '0x')) return undefined
+  const echo = await rpc.request('eth_call', [ECHO, 'latest'])
+  return hexIn(echo) === ECHO.data ? undefined : 'eth_call: the node answers every call with nothing'
 }
 
 type Token = {

@@ -176,8 +176,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     for (const answer of answers) {
       if (answer.kind === 'failure') return answer
       if (answer.kind === 'result' && !isHex(answer.value)) return failure('eth_call: the answer is not hex')
-      if (answer.kind === 'error' && !/revert|out of gas|invalid opcode|stack/i.test(answer.message))
-        return asFailure('eth_call', answer)
+      if (answer.kind === 'error' && !isRevert(answer)) return asFailure('eth_call', answer)
       results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
     }
     return { kind: 'seen', time: block.time, block: wholeBlock(Number(block.number)), results }
@@ -356,3 +355,7 @@ function logFilter(exact: Exact, offer: Offer, low: bigint, high: bigint): objec
     toBlock: hexOf(high),
   }
 }
+
+/** Whether the call itself failed, and not the node. */
+export const isRevert = ({ message }: { readonly message: string }): boolean =>
+  /revert|out of gas|invalid opcode|stack/i.test(message)
