@@ -10,11 +10,10 @@ import { within } from '../../lib/timers.ts'
 import type { Offers } from '../../payment/offers.ts'
 import type { Timeouts } from '../../payment/timeouts.ts'
 import { silent } from '../../ports/meter.ts'
-import type { Ports, Refunding } from '../../ports/mod.ts'
+import type { Call, Ports, Refunding } from '../../ports/mod.ts'
 import { parseAtomic, print, usdc } from '../../x402/money.ts'
 import { fits, isRefundRequest, notOnOffer, withCorrected } from '../../x402/offer.ts'
 import { type Decoded, type Offer, type Payment, receiptHeaders, refusalHeaders } from '../../x402/protocol.ts'
-import type { PollUrls } from '../poll_urls.ts'
 
 /** A request, with what its payment header says. */
 type PayingRequest = { readonly request: Request; readonly payment: Decoded | undefined; readonly ip: string }
@@ -29,7 +28,7 @@ type Demand<Context> = (
 type RefundsContext<Context> = {
   readonly ports: Pick<Ports, 'chain' | 'storage' | 'clock' | 'log' | 'meter'>
   readonly timeouts: Pick<Timeouts, 'settleMs'>
-  readonly pollUrls: Pick<PollUrls, 'isFrom'>
+  readonly pollUrls: { isFrom(call: Pick<Call, 'id' | 'request'>, ip: string): Promise<boolean> }
   readonly offering: Pick<Offers, 'at'>
   readonly demand: Demand<Context>
 }

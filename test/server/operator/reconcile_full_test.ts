@@ -106,7 +106,7 @@ test('reconcile sums what vouchers were charged and what claims have paid out; n
   const config = { config: { payTo } } as EvmHarness
   const due = await reconcile(config, path)
   expect(due.out[1]).toBe('  channels: 0.000600 USDC charged by vouchers, 0.000000 USDC paid out by claims.')
-  await chain.refund?.(await refund(600n), offer, { ...at(), isFree: async () => true, isFrom: async () => false })
+  await chain.refund?.(await refund(600n), offer, { ...at(), isFree: async () => true, isFrom: async () => true })
   const { out, exit } = await reconcile(config, path)
   expect([exit, out.slice(1)]).toEqual([
     0,

@@ -41,8 +41,8 @@ function node(broken: (call: Call, round: number) => Answer | undefined): Pick<R
     rounds: 0,
     async request(method: string, [call]: readonly unknown[]): Promise<Answer> {
       if (method === 'eth_chainId') made.rounds++
-      const asked = { method, ...(method === 'eth_call' && (call as { to: string; data: string })) }
-      return broken(asked, made.rounds) ?? sound(asked)
+      const sent = { method, ...(method === 'eth_call' && (call as { to: string; data: string })) }
+      return broken(sent, made.rounds) ?? sound(sent)
     },
   }
   return made

@@ -429,7 +429,7 @@ describe('without a key', () => {
     await second.chain.renew(START)
     const offer = cash.offer(10_000n)
     const payment = cash.sign(offer, { from: cash.wallet('alice'), now: START })
-    const at = { now: START, signal: AbortSignal.timeout(1_000), isFree: async () => true, isFrom: async () => false }
+    const at = { now: START, signal: AbortSignal.timeout(1_000), isFree: async () => true, isFrom: async () => true }
     expect(await first.chain.refund?.(payment, offer, at)).toEqual({ kind: 'unknown', reason: 'sent with one' })
     expect(await second.chain.refund?.(payment, offer, at)).toMatchObject({ kind: 'unavailable' })
   })

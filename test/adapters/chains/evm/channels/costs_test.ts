@@ -39,7 +39,7 @@ describe('gas of channels', () => {
       chain.refund?.(await buyer.refund(offer, charged), offer, {
         ...at,
         isFree: async () => true,
-        isFrom: async () => false,
+        isFrom: async () => true,
       })
     const refusal = { kind: 'refused', reason: expect.stringContaining('refund_not_covered') }
     expect(await refund(0n)).toMatchObject(refusal)
