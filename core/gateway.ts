@@ -290,7 +290,8 @@ export function customGateway(setup: CustomSetup): Gateway {
   const { objects, vendors, countTokens } = ports
   const terms = () => withoutHints(chain.terms(clock.now()))
   const { networks, featureFlags, allowlists } = gatewayContext
-  const offering = { catalog, vendors, countTokens, networks, featureFlags, allowlists }
+  const { families } = chain
+  const offering = { catalog, vendors, countTokens, networks, families, featureFlags, allowlists }
   const documents = documentsOf(list.endpoints, {
     label,
     version,
@@ -311,6 +312,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     startedAt: clock.now(),
     isDraining: () => isDraining,
     isStorageReachable: storageProbe(storage, clock),
+    families,
     isReady: () => terms().length > 0,
     closed: () => chain.closed?.(clock.now()),
     terms,

@@ -1,4 +1,5 @@
 import type { CallOptions } from './results.ts'
+import { evmFamily } from './evm/family.ts'
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
@@ -317,6 +318,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     settle,
     fate,
     balance,
+    families: [evmFamily],
     transfers,
     wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
     fund(who, amount) {

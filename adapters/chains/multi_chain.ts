@@ -96,6 +96,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
   }
 
   return {
+    families: [...new Set(chains.flatMap(({ families }) => families))],
     check,
     refresh: async (at) => void (await Promise.all(chains.map((chain) => chain.refresh?.(at)))),
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),

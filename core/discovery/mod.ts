@@ -41,8 +41,8 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const page = memoized(async () => {
     // Programs that embed the gateway load the page with the first reader.
     const { docsPage, ...rest } = await import('./reference_page.ts')
-    const isSolana = facts.terms().every(({ network }) => network.startsWith('solana:')) && facts.terms().length > 0
-    return { ...rest, text: docsPage(await described(), { ...facts, isSolana, origin: PLACEHOLDER_ORIGIN }) }
+    const namespace = facts.offering.families?.[0]?.namespace ?? ''
+    return { ...rest, text: docsPage(await described(), { ...facts, namespace, origin: PLACEHOLDER_ORIGIN }) }
   }, key)
   const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
   // Few read them, so they are written for the first reader.

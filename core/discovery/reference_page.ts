@@ -16,7 +16,8 @@ type PageOptions = {
   readonly label: string
   readonly changes: readonly Change[]
   /** Whether payments are made on Solana alone: the snippets sign there. */
-  readonly isSolana: boolean
+  /** CAIP-2 namespace of the networks that its examples pay on. */
+  readonly namespace: string
 }
 
 const STYLE = `
@@ -55,7 +56,7 @@ export const DOCS_POLICY = `default-src 'none'; style-src ${hashOf(STYLE)}; scri
 
 export function docsPage(
   openapi: Node,
-  { origin, basePath, label, changes: changelog, isSolana }: PageOptions,
+  { origin, basePath, label, changes: changelog, namespace }: PageOptions,
 ): string {
   const operations = operationsIn(openapi)
   const tags = listOf(openapi.tags).map(({ name }) => String(name))
@@ -71,7 +72,7 @@ export function docsPage(
 <link rel="icon" href="/favicon.ico">
 <style>${STYLE}</style>
 </head>
-<body data-network="${isSolana ? 'solana' : 'eip155'}">
+<body data-network="${namespace}">
 <header>
 <h1>${escape(info.title)} API</h1>
 <p>${escape(info.description)}</p>

@@ -1,4 +1,5 @@
 /** The facts that a gateway publishes: to its free endpoints, in its documents, on its price list. */
+import type { ChainFamily } from '../ports/chain_family.ts'
 import type { Closed } from '../ports/mod.ts'
 import type { Terms } from '../x402/offer.ts'
 
@@ -19,6 +20,8 @@ export type GatewayFacts = {
   isReady(): boolean
   /** Why a chain does not sell although it was checked; the reason is for the operator only. */
   closed(): Closed | undefined
+  /** Families of the networks that it is paid on. */
+  readonly families: readonly ChainFamily[]
   /** Accepted payment terms; empty until the chain has been checked. */
   terms(): readonly Terms[]
   /** Recent health of its chain and its models. */

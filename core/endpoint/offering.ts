@@ -2,6 +2,7 @@
 import type { TProperties } from '@sinclair/typebox'
 import { ApiError } from '../http/errors.ts'
 import { clip } from '../lib/text.ts'
+import type { ChainFamily } from '../ports/chain_family.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import type { Usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
@@ -17,6 +18,8 @@ export type Context = {
   readonly featureFlags?: { readonly referenceMedia?: boolean }
   /** Networks on which this gateway is paid, as CAIP-2 ids. */
   readonly networks?: readonly string[]
+  /** Families of these networks, preferred first. */
+  readonly families?: readonly ChainFamily[]
   /** The operator's wallet allowlists, by name. */
   readonly allowlists?: Readonly<Record<string, readonly string[]>>
 }

@@ -2,6 +2,7 @@
 import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'
+import type { ChainFamily } from './chain_family.ts'
 import type { RecordMove } from './storage.ts'
 
 export type PaymentCode =
@@ -140,8 +141,10 @@ export type CheckResult<Details = unknown> =
 /** `charge` is given only for schemes that charge by use. */
 export type SettleOptions = { readonly now: number; readonly signal: AbortSignal; readonly charge?: Usdc }
 
-/** Five questions about money on one network (decision 19), and two about a wallet's identity and balance. */
+/** Questions about money on one network (decision 19), and about a wallet's identity and balance. */
 export interface Chain {
+  /** The families of the networks that it is paid on, preferred first. */
+  readonly families: readonly ChainFamily[]
   /**
    * Balance of an address in the asset that is asked for. Rejects when it cannot be read, or when the address is
    * invalid.

@@ -2,7 +2,6 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { fromBase64 } from '../lib/base64.ts'
-import type { Terms } from './offer.ts'
 
 /** The extension's key, and the name of the header that brings the signature. */
 export const SIGN_IN = 'sign-in-with-x'
@@ -25,7 +24,7 @@ export type SignInInfo = {
 /** The extension as a 402 declares it. */
 export type SignInChallenge = {
   readonly info: SignInInfo
-  readonly supportedChains: readonly { readonly chainId: string; readonly type: 'eip191' | 'ed25519' }[]
+  readonly supportedChains: readonly { readonly chainId: string; readonly type: string }[]
   readonly schema: object
 }
 
@@ -63,12 +62,10 @@ const isSigned = TypeCompiler.Compile(Signed)
 /** Clients fill in what the challenge has left open; the schema only tells programs so. */
 const SCHEMA = Type.Object({ address: Type.String(), chainId: Type.String(), signature: Type.String() })
 
-export const signInChallenge = (info: SignInInfo, terms: readonly Pick<Terms, 'network'>[]): SignInChallenge => ({
+/** `proofTypes`: how accounts of each network sign texts, such as `eip191`. */
+export const signInChallenge = (info: SignInInfo, proofTypes: ReadonlyMap<string, string>): SignInChallenge => ({
   info,
-  supportedChains: [...new Set(terms.map(({ network }) => network))].map((chainId) => ({
-    chainId,
-    type: chainId.startsWith('solana:') ? 'ed25519' : 'eip191',
-  })),
+  supportedChains: [...proofTypes].map(([chainId, type]) => ({ chainId, type })),
   schema: SCHEMA,
 })
 
@@ -82,11 +79,14 @@ export function decodeSignIn(header: string): SignedIn | undefined {
   }
 }
 
-/** The text that the wallet has signed: EIP-4361, and the same layout for Solana. */
-export function signInText(info: SignInInfo, { address, chainId }: Pick<SignedIn, 'address' | 'chainId'>): string {
-  const [namespace, reference] = chainId.split(':')
+/** The text that the wallet has signed: the layout of EIP-4361. `accountName`: `Ethereum`, `Solana`. */
+export function signInText(
+  info: SignInInfo,
+  { address, chainId, accountName }: Pick<SignedIn, 'address' | 'chainId'> & { readonly accountName: string },
+): string {
+  const [, reference] = chainId.split(':')
   return [
-    `${info.domain} wants you to sign in with your ${namespace === 'solana' ? 'Solana' : 'Ethereum'} account:`,
+    `${info.domain} wants you to sign in with your ${accountName} account:`,
     address,
     '',
     info.statement,

@@ -6,15 +6,23 @@ import { addressProblem } from '../../adapters/chains/address.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
 import { EVM_SCHEMES, type EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import {
+  ADDRESS_PATTERN,
+  EVM_NETWORK_PATTERN,
+  evmFamily,
+  families,
+  NETWORK_PATTERN,
+  networkFacts,
+  solanaFamily,
+} from '../../adapters/chains/families.ts'
+import { type ChainFamily, familyOf } from '../../core/ports/chain_family.ts'
 import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import { Variable } from './settings.ts'
 
 const strict = { additionalProperties: false }
-const EVM_ADDRESS = '0x[0-9a-fA-F]{40}'
-const SOLANA_ADDRESS = '[1-9A-HJ-NP-Za-km-z]{32,44}'
-const Address = Type.String({ pattern: `^(${EVM_ADDRESS}|${SOLANA_ADDRESS})$` })
+const Address = Type.String({ pattern: ADDRESS_PATTERN })
 const Origin = Type.String({ pattern: '^https?://[^/]+$' })
-const EvmNetwork = Type.String({ pattern: '^eip155:[0-9]{1,12}$' })
+const EvmNetwork = Type.String({ pattern: EVM_NETWORK_PATTERN })
 
 export const FacilitatorRow = Type.Object(
   {
@@ -54,7 +62,7 @@ const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems:
 export const paymentMethodSettings = {
   network: setting(
     'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
-    Type.String({ pattern: '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$' }),
+    Type.String({ pattern: NETWORK_PATTERN }),
   ),
   pay_to: setting('The address that is paid. On Solana, a wallet that already has a USDC account. Required.', Address),
   asset: setting('The address of the token.', Address, {
@@ -214,43 +222,18 @@ export type WayToPay<Method extends PaymentMethod = PaymentMethod> = Method exte
     | `${Method['kind']}/${Settler<Method> & 'facilitators'}`
   : Method['kind']
 
-/** USDC where its address and signing domain are known (decision 67). Elsewhere the row must set them. */
-const usdc: Readonly<Record<string, { label: string; asset: string; name?: string }>> = {
-  'eip155:8453': { label: 'base', asset: '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913', name: 'USD Coin' },
-  'eip155:84532': { label: 'base-sepolia', asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e', name: 'USDC' },
-  'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': { label: 'solana', asset: 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v' },
-  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': {
-    label: 'solana-devnet',
-    asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
-  },
-}
-/**
- * Test networks, whose USDC is free: Sepolia of Base, Ethereum, Polygon, Arbitrum and Optimism, Fuji, and Solana's
- * devnet and testnet.
- */
-const TEST = new Set([
-  'eip155:84532',
-  'eip155:11155111',
-  'eip155:80002',
-  'eip155:421614',
-  'eip155:11155420',
-  'eip155:43113',
-  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
-  'solana:4uhcVJyU9pJkvQyS88uRDiswHScPbzM3',
-])
 const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
 /** The name of a network in replies, where it is known (contract 1.13). */
-export const labelOf = (network: string | undefined): string | undefined =>
-  network === undefined ? undefined : usdc[network]?.label
+export const labelOf = (network: string | undefined): string | undefined => networkFacts(network)?.label
 
-export const isTestNetwork = (network: string): boolean => TEST.has(network)
+export const isTestNetwork = (network: string): boolean => networkFacts(network)?.isTest === true
 
 /** Whether it is paid with test money. */
 export function isPlayMoney(paymentMethod: PaymentMethod): boolean {
-  if (paymentMethod.kind !== 'batched') return TEST.has(paymentMethod.network)
+  if (paymentMethod.kind !== 'batched') return isTestNetwork(paymentMethod.network)
   return (
-    paymentMethod.networks.some((network) => TEST.has(network)) ||
+    paymentMethod.networks.some(isTestNetwork) ||
     (paymentMethod.networks.length === 0 && new URL(paymentMethod.url).hostname.includes('testnet'))
   )
 }
@@ -288,14 +271,15 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   if (!network && stray) reading.mistakes.push(`${at}.${stray}: needs network, which is not set`)
   if (!network) return undefined
   const { mistakes } = reading
-  const isSolana = network.startsWith('solana:')
-  const known = usdc[network]
+  const family = familyOf(families, network) ?? evmFamily
+  const isSolana = family === solanaFamily
+  const known = networkFacts(network)?.usdc
   const rpcUrl = row.rpc_url ?? secret(row.rpc_url_env, `${at}.rpc_url_env`, reading)
   if (!row.rpc_url && !row.rpc_url_env)
     mistakes.push(`${at}.rpc_url: missing; or name an environment variable in rpc_url_env`)
-  const asset = row.asset ?? known?.asset
+  const asset = row.asset ?? known?.address
   if (!asset) mistakes.push(`${at}.asset: missing; the USDC address on ${network} is not built in`)
-  const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, isSolana }), rpcUrl: rpcUrl ?? '' }
+  const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, family }), rpcUrl: rpcUrl ?? '' }
   const onlyEvm = (['schemes', ...CHANNEL_SETTINGS] as const).find((name) => row[name] !== undefined)
   if (isSolana && onlyEvm) mistakes.push(`${at}.${onlyEvm}: is for EVM networks`)
   if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
@@ -354,22 +338,19 @@ function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mista
     kind: 'batched',
     url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''),
     networks: batched?.networks ?? [],
-    payTo: payToOf(row, at, { mistakes, isSolana: false }),
+    payTo: payToOf(row, at, { mistakes, family: evmFamily }),
   }
 }
 
 function payToOf(
   { pay_to: payTo }: Settings,
   at: string,
-  { mistakes, isSolana }: { mistakes: string[]; isSolana: boolean },
+  { mistakes, family }: { mistakes: string[]; family: ChainFamily },
 ): string {
-  const wanted = isSolana ? SOLANA_ADDRESS : EVM_ADDRESS
   if (payTo === undefined) mistakes.push(`${at}.pay_to: missing; set the address that receives payments`)
-  if (payTo !== undefined && !new RegExp(`^${wanted}$`).test(payTo))
-    mistakes.push(
-      `${at}.pay_to: must be ${isSolana ? 'a base58 wallet address' : '0x and 40 hex digits'}, got ${JSON.stringify(payTo)}`,
-    )
-  else if (payTo !== undefined && !isSolana) mistakes.push(...addressProblem(`${at}.pay_to`, payTo))
+  if (payTo !== undefined && family.addressOf(payTo) === undefined)
+    mistakes.push(`${at}.pay_to: must be ${family.addressForm}, got ${JSON.stringify(payTo)}`)
+  else if (payTo !== undefined && family === evmFamily) mistakes.push(...addressProblem(`${at}.pay_to`, payTo))
   return payTo ?? ''
 }
 

@@ -1,5 +1,6 @@
 /** Listings of payments, one payment by any of its names, and what a wallet has paid. */
-import { checksummed } from '../../core/lib/checksum.ts'
+import { families } from '../../adapters/chains/families.ts'
+import { addressIn } from '../../core/ports/chain_family.ts'
 import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
 import { print, usdc } from '../../core/x402/money.ts'
 import { iso, type Payment, type PaymentRow, paymentOf, rowOf, type Status, STATUSES, statusOf } from './payment.ts'
@@ -188,17 +189,14 @@ function walletAnswer({ wallet, calls, spent, lastAt, waiting, inDoubt }: Totals
   return [charged, ...open].filter(Boolean).join(' ')
 }
 
-/** The wallet in the spelling of the ledger: addresses of EVM chains with their checksum. */
-export function walletOf(address: string): string {
-  return isEvmAddress(address) ? checksummed(`0x${address.slice(2).toLowerCase()}`) : address
-}
+/** The wallet in the spelling of the ledger, such as with the checksum of EVM addresses; others unchanged. */
+export const walletOf = (address: string): string => addressIn(families, evmCase(address)) ?? address
 
-/** Whether a name is a wallet: an EVM address, or a base58 key of Solana. */
-export function isWallet(name: string): boolean {
-  return isEvmAddress(name) || /^[1-9A-HJ-NP-Za-km-z]{32,44}$/.test(name)
-}
+/** Whether a name is a wallet of any family of chains. */
+export const isWallet = (name: string): boolean => addressIn(families, evmCase(name)) !== undefined
 
-const isEvmAddress = (address: string): boolean => /^0x[0-9a-f]{40}$/i.test(address)
+/** Some tools write addresses in capitals, prefix included. */
+const evmCase = (text: string): string => text.replace(/^0X/, '0x')
 
 // ── CSV ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

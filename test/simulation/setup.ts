@@ -2,6 +2,7 @@
  * What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is
  * on.
  */
+import { evmFamily } from '../../adapters/chains/evm/family.ts'
 import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
 import type { Endpoint } from '../../core/endpoint/mod.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
@@ -159,6 +160,7 @@ function portsOf(index: number, world: () => World): Ports {
   }, hooks)
 
   const chain: Chain = {
+    families: [evmFamily],
     terms: (now) => world().cash.terms(now),
     identify: (payment, offer, at) => world().chain.identify(payment, offer, at),
     verify: (payment, offer, at) => node('verify', payment, (inner) => inner.verify(payment, offer, at)),

@@ -96,6 +96,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
   }
 
   const weathered: Chain = {
+    families: cash.families,
     terms: (now) => cash.terms(now),
     identify: async (payment) => world.signedIn(payment).identity,
     verify: async (payment, offer, at) =>

@@ -1,4 +1,5 @@
 import { addressProblem } from '../address.ts'
+import { evmFamily } from '../evm/family.ts'
 import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
 import { chainIdOf } from '../eip3009.ts'
 import { checksummed } from '../../../core/lib/checksum.ts'
@@ -320,7 +321,18 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
     api.close()
   }
 
-  return { terms: () => (isOpen ? terms : []), identify, verify, settle, fate, balance, check, refresh, close }
+  return {
+    families: [evmFamily],
+    terms: () => (isOpen ? terms : []),
+    identify,
+    verify,
+    settle,
+    fate,
+    balance,
+    check,
+    refresh,
+    close,
+  }
 }
 
 type NotAccepted = Exclude<BatchedSettleReply, { kind: 'accepted' }> | ApiFailure

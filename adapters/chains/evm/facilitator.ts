@@ -1,4 +1,5 @@
 import type { CallOptions, CheckResult } from '../results.ts'
+import { evmFamily } from './family.ts'
 import { chainIdOf, type Domain, payloadOf } from '../eip3009.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
@@ -312,7 +313,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   const balance: FacilitatorChain['balance'] = (address, { signal }) =>
     reads.balance(asset, address, { lagSeconds, signal })
   const { identify, hasSigned } = identity
-  return { terms: () => terms, identify, hasSigned, verify, settle, fate, balance, check, close }
+  return { families: [evmFamily], terms: () => terms, identify, hasSigned, verify, settle, fate, balance, check, close }
 }
 
 function supportProblems(name: string, response: ApiResult<boolean>, network: string): readonly string[] {

@@ -1,4 +1,5 @@
 import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
+import { evmFamily } from './family.ts'
 import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
@@ -332,6 +333,7 @@ export function evmChain(config: EvmConfig): EvmChain {
   const low = () => (watchesGas ? gas.state().low : undefined)
 
   return {
+    families: [evmFamily],
     terms: () => (low() === undefined ? current() : []),
     closed() {
       const reason = low()

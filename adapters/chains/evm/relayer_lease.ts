@@ -273,6 +273,7 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
 
   const { identify, hasSigned, drawDown, fate, balance } = reader
   return {
+    families: reader.families,
     identify,
     hasSigned,
     ...(drawDown && { drawDown }),

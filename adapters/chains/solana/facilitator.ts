@@ -1,4 +1,5 @@
 import type { CallOptions, CheckResult } from '../results.ts'
+import { solanaFamily } from './family.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
@@ -334,6 +335,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
 
   const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
   return {
+    families: [solanaFamily],
     terms,
     identify,
     verify,

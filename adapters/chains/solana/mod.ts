@@ -1,4 +1,5 @@
 import type { CallOptions, CheckResult } from '../results.ts'
+import { solanaFamily } from './family.ts'
 import { type Usdc, usdc } from '../../../core/x402/money.ts'
 import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
@@ -196,6 +197,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const refresh = async ({ now }: { now: number }) =>
     void (await Promise.all([blockhashes.refresh(now), monitor.refresh(now)]))
   return {
+    families: [solanaFamily],
     terms,
     closed,
     identify,

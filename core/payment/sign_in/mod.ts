@@ -6,6 +6,7 @@
 import { bytesToHex } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
+import { familyOf } from '../../ports/chain_family.ts'
 import type { Chain, Storage } from '../../ports/mod.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { within } from '../../lib/timers.ts'
@@ -30,7 +31,7 @@ export type KeyedHashes = {
 
 export type SignInContext = {
   readonly storage: Pick<Storage, 'putRecord'>
-  readonly chain: Pick<Chain, 'terms' | 'hasSigned'>
+  readonly chain: Pick<Chain, 'families' | 'terms' | 'hasSigned'>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
   readonly hashes: KeyedHashes
@@ -60,7 +61,11 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
       const terms = chain.terms(now)
       if (terms.length === 0 || !chain.hasSigned || !resource.isHostTrusted) return undefined
       const issued = { issuedAt: new Date(now).toISOString(), requestId: bytesToHex(random(8)) }
-      return signInChallenge(await infoOf(resource, issued), terms)
+      const proofTypes = terms.flatMap(({ network }) => {
+        const family = familyOf(chain.families, network)
+        return family ? [[network, family.proofType] as const] : []
+      })
+      return signInChallenge(await infoOf(resource, issued), new Map(proofTypes))
     },
 
     async wallet(headers, resource) {
@@ -83,7 +88,8 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
         )
       if (!(await hashes.isKey(nonceText(uri, { issuedAt, requestId }), nonce)))
         return refused('the nonce of the challenge was not issued here; ask for another')
-      if (!chain.terms(now).some(({ network }) => network === chainId))
+      const family = familyOf(chain.families, chainId)
+      if (!family || !chain.terms(now).some(({ network }) => network === chainId))
         return refused(`this gateway is not paid on ${chainId.slice(0, 80)}`)
       const info: SignInInfo = {
         domain: signed.domain,
@@ -94,7 +100,7 @@ export function signIns({ storage, chain, clock, random, hashes, timeouts }: Sig
         issuedAt,
         requestId,
       }
-      const message = signInText(info, { address, chainId })
+      const message = signInText(info, { address, chainId, accountName: family.accountName })
       const proof = { wallet: address, network: chainId, message, signature }
       const wallet = await within(
         clock,

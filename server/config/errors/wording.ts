@@ -1,5 +1,6 @@
 /** What a setting must be, in words, from its schema. */
 import type { TSchema } from '@sinclair/typebox'
+import { ADDRESS_PATTERN, EVM_NETWORK_PATTERN, NETWORK_PATTERN } from '../../../adapters/chains/families.ts'
 
 const MODEL = 'a model id of at most 100 letters, digits and . _ / : -'
 
@@ -20,12 +21,10 @@ const PATTERNS: Readonly<Record<string, string>> = {
   '^[0-9]{1,6}(\\.[0-9]{1,9})?$': 'an amount in US dollars as text, such as "0.02"',
   '^[0-9]{1,6}(\\.[0-9]{1,6})?$': 'an amount in USDC as text, such as "0.05"',
   '^[0-9]{1,30}$': 'a whole number as text',
-  '^(0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44})$':
-    'an address: 0x and 40 hex digits, or 32 to 44 base58 characters on Solana',
+  [ADDRESS_PATTERN]: 'an address: 0x and 40 hex digits, or 32 to 44 base58 characters on Solana',
   '^0x[0-9a-fA-F]{40}$': 'an address: 0x and 40 hex digits',
-  '^eip155:[0-9]{1,12}$': 'an EVM network such as eip155:8453',
-  '^(eip155:[0-9]{1,12}|solana:[1-9A-HJ-NP-Za-km-z]{32})$':
-    'a network in CAIP-2: eip155:<chain id>, such as eip155:8453 for Base, or solana:<genesis hash>',
+  [EVM_NETWORK_PATTERN]: 'an EVM network such as eip155:8453',
+  [NETWORK_PATTERN]: 'a network in CAIP-2: eip155:<chain id>, such as eip155:8453 for Base, or solana:<genesis hash>',
   '^[a-z0-9-]{1,40}$': 'at most 40 lower-case letters, digits and dashes',
   '^[a-z0-9-]{1,41}$': 'at most 41 lower-case letters, digits and dashes',
   '^[a-z0-9-]{2,40}$': '2 to 40 lower-case letters, digits and dashes',

@@ -11,7 +11,7 @@ const MINUTE = 60_000
 function signed(chain: ReturnType<typeof memoryChain>, challenge: SignInChallenge, address: string): string {
   const { info, supportedChains } = challenge
   const chainId = supportedChains[0]?.chainId ?? ''
-  const signature = chain.signText(address, signInText(info, { address, chainId }))
+  const signature = chain.signText(address, signInText(info, { address, chainId, accountName: 'Ethereum' }))
   return btoa(JSON.stringify({ ...info, address, chainId, type: 'eip191', signature }))
 }
 

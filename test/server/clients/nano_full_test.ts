@@ -1,6 +1,7 @@
 /**
  * The nano rail as its buyers see it: the vendor's public client, unchanged, and a plain one that must not be misled.
  */
+import { evmFamily } from '../../../adapters/chains/evm/family.ts'
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { BatchEvmScheme, GatewayClient } from '@circle-fin/x402-batching/client'
 import { ExactEvmScheme } from '@x402/evm'
@@ -210,6 +211,7 @@ function plainChain(seen: Payment[]): Chain {
     { network: NETWORK, lagSeconds: 4 },
   )
   return {
+    families: [evmFamily],
     terms: () => [
       { scheme: 'exact', network: NETWORK, asset: ASSET, payTo: SELLER, extra: { name: 'USDC', version: '2' } },
     ],

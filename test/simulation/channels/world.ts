@@ -1,4 +1,5 @@
 /** The world of one run with channels: the contract, the buyers' clients, and processes with the real adapter. */
+import { evmFamily } from '../../../adapters/chains/evm/family.ts'
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
@@ -175,6 +176,7 @@ function chainOf({ rpc, reads, relayer, storage }: Backing) {
   const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
   const channels = evmChannels({ ...shared, deposits, refunds }, terms)
   const chain: Chain = {
+    families: [evmFamily],
     terms: () => [channels.terms()],
     identify: channels.identify,
     verify: channels.verify,

@@ -1,14 +1,16 @@
-/** Networks by the names that people know. The price list has labels, and offers have CAIP-2 ids. */
-const NAMES: Readonly<Record<string, string>> = {
-  base: 'Base',
-  'eip155:8453': 'Base',
-  'base-sepolia': 'Base Sepolia',
-  'eip155:84532': 'Base Sepolia',
-  solana: 'Solana',
-  'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': 'Solana',
-  'solana-devnet': 'Solana devnet',
-  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': 'Solana devnet',
+import { EVM_NETWORKS } from '../../../../adapters/chains/evm/networks.ts'
+import { SOLANA_NETWORKS } from '../../../../adapters/chains/solana/networks.ts'
+
+const NETWORKS = { ...EVM_NETWORKS, ...SOLANA_NETWORKS }
+
+/** A network as people know it, by its label (in the price list) or its CAIP-2 id (in offers); else unchanged. */
+export function networkName(network: string): string {
+  const facts = NETWORKS[network] ?? Object.values(NETWORKS).find(({ label }) => label === network)
+  return facts?.title ?? network
 }
 
-/** A network that has no name here keeps its id. */
-export const networkName = (network: string): string => NAMES[network] ?? network
+/** The page about a transaction; undefined where none is known. */
+export function explorerOf(network: string, transaction: string): string | undefined {
+  const page = NETWORKS[network]?.explorer
+  return page && transaction ? page + transaction : undefined
+}

@@ -80,13 +80,3 @@ export function atomic(text: string): bigint | undefined {
   const [, whole = '', part = ''] = /^(\d{1,9})(?:\.(\d{0,6}))?$/.exec(text.trim()) ?? []
   return whole === '' ? undefined : BigInt(whole + part.padEnd(6, '0'))
 }
-
-/** The page about a transaction; undefined on chains that have none. */
-export function explorerOf({ network, transaction }: Receipt): string | undefined {
-  const pages: Readonly<Record<string, string>> = {
-    'eip155:8453': 'https://basescan.org/tx/',
-    'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': 'https://solscan.io/tx/',
-  }
-  const page = pages[network]
-  return page && transaction ? page + transaction : undefined
-}

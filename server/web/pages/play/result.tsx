@@ -1,4 +1,5 @@
-import { explorerOf, usdc } from '../lib/x402.ts'
+import { explorerOf } from '../lib/networks.ts'
+import { usdc } from '../lib/x402.ts'
 import type { Bought, Result } from './purchase.ts'
 
 /** What was bought, in the form that it has: text, pictures, clips, sounds, a table, or JSON. */
@@ -120,7 +121,7 @@ function Table({ rows }: { rows: readonly Row[] }) {
 /** What was paid, and where that can be seen. */
 export function ReceiptView({ bought: { receipt, problem, isCut, result } }: { bought: Bought }) {
   const tokens = result.kind === 'text' ? result.tokens : undefined
-  const explorer = receipt && explorerOf(receipt)
+  const explorer = receipt && explorerOf(receipt.network, receipt.transaction)
   return (
     <>
       {problem && (

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test'
+import { solanaFamily } from '../../../../adapters/chains/solana/family.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import type { Spend, Storage } from '../../../../core/ports/mod.ts'
@@ -28,9 +29,9 @@ test('a wallet is asked about as the chain spells its payers', () => {
     '0x52908400098527886E0F7030069857D2E4169EE7',
     '0xde709f2102306220921060314715629080e2fb77',
   ]
-  const terms = () => kit().chain.terms(START)
+  const { families } = kit().chain
   for (const each of spelled)
-    expect([each.toLowerCase(), shouted(each)].map((text) => walletOf(text, { terms }))).toEqual([each, each])
+    expect([each.toLowerCase(), shouted(each)].map((text) => walletOf(text, { families }))).toEqual([each, each])
 })
 
 describe('GET /api/v1/balance', () => {
@@ -237,7 +238,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     const { chain } = kit()
     const key = 'So11111111111111111111111111111111111111112'
     const solana = chain.terms(START).map((terms) => ({ ...terms, network: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' }))
-    const { spent } = fixture({ ports: { chain: { ...chain, terms: () => solana } } })
+    const { spent } = fixture({ ports: { chain: { ...chain, families: [solanaFamily], terms: () => solana } } })
     expect((await spent(key)).body.wallet).toBe(key)
     expect((await spent(`0x${'1'.repeat(40)}`)).status).toBe(400)
   })

@@ -1,4 +1,5 @@
 /** Channels whose balance every node confirms, and buyers who sign vouchers for them. No node is needed. */
+import { evmFamily } from '../../../../../adapters/chains/evm/family.ts'
 import { decodeAbiParameters, decodeFunctionData, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
@@ -105,7 +106,7 @@ export function voucherChain(
       lagSeconds: 10,
     },
   )
-  return { ...channels, terms: () => [channels.terms()] }
+  return { ...channels, families: [evmFamily], terms: () => [channels.terms()] }
 }
 
 /** The nonce of the deposit that a transaction brings; undefined for any other one. */

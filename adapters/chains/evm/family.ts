@@ -1,0 +1,19 @@
+/** The family of EVM networks. */
+import { checksummed } from '../../../core/lib/checksum.ts'
+import type { ChainFamily } from '../../../core/ports/chain_family.ts'
+import { EVM_NETWORKS } from './networks.ts'
+
+const ADDRESS = '0x[0-9a-fA-F]{40}'
+const isAddress = new RegExp(`^${ADDRESS}$`)
+
+export const evmFamily: ChainFamily = {
+  namespace: 'eip155',
+  accountName: 'Ethereum',
+  proofType: 'eip191',
+  networkPattern: 'eip155:[0-9]{1,12}',
+  addressPattern: ADDRESS,
+  addressForm: '0x and 40 hex digits',
+  sampleAddress: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C',
+  addressOf: (text) => (isAddress.test(text) ? checksummed(text) : undefined),
+  networks: EVM_NETWORKS,
+}

@@ -1,0 +1,19 @@
+/** The family of Solana's networks. */
+import type { ChainFamily } from '../../../core/ports/chain_family.ts'
+import { SOLANA_NETWORKS } from './networks.ts'
+
+const BASE58 = '[1-9A-HJ-NP-Za-km-z]'
+const ADDRESS = `${BASE58}{32,44}`
+const isAddress = new RegExp(`^${ADDRESS}$`)
+
+export const solanaFamily: ChainFamily = {
+  namespace: 'solana',
+  accountName: 'Solana',
+  proofType: 'ed25519',
+  networkPattern: `solana:${BASE58}{32}`,
+  addressPattern: ADDRESS,
+  addressForm: 'a base58 wallet address',
+  sampleAddress: '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU',
+  addressOf: (text) => (isAddress.test(text) ? text : undefined),
+  networks: SOLANA_NETWORKS,
+}

@@ -1,0 +1,50 @@
+/** Facts of a family of networks that need no node. They stand in the folder of its adapter, and nowhere else. */
+
+/** What is known of one network. */
+export type NetworkFacts = {
+  /** In replies and configuration (contract 1.13), such as `base`. Absent: the name of the gateway. */
+  readonly label?: string
+  /** For people, such as `Base`. */
+  readonly title: string
+  /** Its USDC; `name` is that of the signing domain (EIP-712). Absent: an operator has to configure it. */
+  readonly usdc?: { readonly address: string; readonly name?: string }
+  /** Start of the page about a transaction. */
+  readonly explorer?: string
+  /** Its money is free. */
+  readonly isTest?: true
+}
+
+/** One family: all networks of one CAIP-2 namespace. */
+export type ChainFamily = {
+  /** Such as `eip155`. */
+  readonly namespace: string
+  /** How a text to be signed calls its accounts: `Ethereum` (EIP-4361). */
+  readonly accountName: string
+  /** How its accounts sign texts, as `sign-in-with-x` names it. */
+  readonly proofType: string
+  /** Regular expressions of a network in CAIP-2 and of an address, without anchors. */
+  readonly networkPattern: string
+  readonly addressPattern: string
+  /** The form of an address in words, for errors: `0x and 40 hex digits`. */
+  readonly addressForm: string
+  /** An address for documentation. */
+  readonly sampleAddress: string
+  /** The canonical spelling of an address; undefined for a text that is none. */
+  addressOf(text: string): string | undefined
+  /** By CAIP-2 id. */
+  readonly networks: Readonly<Record<string, NetworkFacts>>
+}
+
+/** The family of a network in CAIP-2. */
+export function familyOf(families: readonly ChainFamily[], network: string): ChainFamily | undefined {
+  return families.find(({ namespace }) => network.startsWith(`${namespace}:`))
+}
+
+/** The canonical spelling of an address of any of the families. */
+export function addressIn(families: readonly ChainFamily[], text: string): string | undefined {
+  for (const family of families) {
+    const address = family.addressOf(text)
+    if (address !== undefined) return address
+  }
+  return undefined
+}
