@@ -7,12 +7,13 @@ import { addressKey } from './http/caller_address.ts'
 import { maintenance } from './lifecycle/maintenance.ts'
 import { activity, startRunning } from './lifecycle/running.ts'
 import { hides, SetupError, setupProblems } from './lifecycle/setup_problems.ts'
+import type { Setup } from './lifecycle/setup.ts'
 import { isForgotten } from './endpoint/records.ts'
 import { type Timeouts, timeouts as usual } from './payment/timeouts.ts'
 import type { Catalog } from './endpoint/offering.ts'
 import { catalog as contractCatalog } from './products/catalog.ts'
 import { documentsOf } from './discovery/mod.ts'
-import { type Context, type Endpoint, type Free, type FreeCalls, isSold } from './endpoint/mod.ts'
+import { type Endpoint, type Free, type FreeCalls, isSold } from './endpoint/mod.ts'
 import { type Reply, withoutBody } from './http/reply.ts'
 import type { GatewayFacts } from './endpoint/gateway_info.ts'
 import { endpoints as everything } from './products/mod.ts'
@@ -21,26 +22,25 @@ import { unknownPath, wrongMethod } from './http/routing_errors.ts'
 import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError, withRetryAfter } from './http/errors.ts'
 import { callHandlers } from './call/paid_call.ts'
-import type { GatewayContext } from './call/gateway_context.ts'
-import { budget, holdOn, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
+import type { Engine, Settings } from './engine.ts'
+import { budget, holdOn, inputParser, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { signedReplies } from './http/signed_replies.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
 import { FREE_TIER, limits, type Permit, type Window, windowSpent } from './http/rate_limit.ts'
-import { pollUrls } from './call/poll_urls.ts'
+import { pollUrls } from './identity/poll_urls.ts'
 import { noteStoredMedia, type Retention, retention as usualRetention, retentionOf } from './payment/retention.ts'
 import { sharedBy } from './lib/per_process.ts'
 import { activeCalls, sharedState } from './payment/active_calls.ts'
 import { prepaidCalls } from './payment/prepaid_calls.ts'
-import type { Controls } from './payment/control/controls.ts'
-import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from './payment/unpaid/new_wallets.ts'
+import { NEW_WALLET_LIMIT, newWalletsLimit } from './payment/unpaid/new_wallets.ts'
+import { offersOf } from './payment/offers.ts'
 import { router } from './router.ts'
 import { withoutHints } from './x402/offer.ts'
-import { didDocument, type OfferSigner } from './x402/offer_receipt.ts'
+import { didDocument } from './x402/offer_receipt.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { storageProbe } from './ports/storage_probe.ts'
 import { mirrors } from './call/media_mirror.ts'
-import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
@@ -48,85 +48,7 @@ import { paymentHeader, type RequestContext, requestContextOf } from './call/req
 import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
 import { anyCallUrl } from './endpoint/replies.ts'
-import { signIns } from './payment/sign_in/mod.ts'
-
-/** The settings of a gateway. Only `ports` is required. */
-export type Setup = {
-  readonly ports: Ports
-  /** Name in the ledger; by default `default`. */
-  readonly name?: string
-  /** Name of the network in replies, for example `base`. */
-  readonly label?: string
-  readonly version?: string
-  /** How to reach the operator, for the documents: an http(s) URL or an e-mail address. By default the docs page. */
-  readonly contact?: string
-  readonly catalog?: Catalog
-  readonly endpoints?: readonly Endpoint[]
-  readonly timeouts?: Partial<Timeouts>
-  /** How long results, ledger rows and media are kept. Give `pruneExpired` the same. */
-  readonly retention?: Partial<Retention>
-  /**
-   * Identifies this process in its calls; random by default. Must differ between two processes that share a storage.
-   */
-  readonly workerId?: string
-  /** Overrides every inline window, in milliseconds; 0 makes every call a job. */
-  readonly inlineMs?: number
-  /** Largest request body and largest mirrored file, in bytes; by default 1 MiB and 64 MiB. */
-  readonly maxBody?: number
-  readonly maxMedia?: number
-  /** Largest request body with files, in bytes; by default 32 MiB. */
-  readonly maxUpload?: number
-  /**
-   * Memory for request bodies over 64 KiB until they are answered, in bytes, counting each body three times; by default
-   * 8 times `maxUpload`. Beyond it the answer is 503.
-   */
-  readonly maxBodies?: number
-  /**
-   * Called when 32 MiB of that memory have been released. Collect garbage here: a runtime may put it off until memory
-   * use has doubled.
-   */
-  readonly onBodiesFreed?: () => void
-  /** CAIP-2 networks on which the gateway is paid, for products that depend on it. */
-  readonly networks?: readonly string[]
-  /** Endpoints to leave out, by name; `voice` leaves out every endpoint whose name begins with `voice.`. */
-  readonly hidden?: readonly string[]
-  /** Status when the chain cannot be reached: 503, or 402 with a code (contract 1.27). */
-  readonly unverifiable?: 402 | 503
-  /** Rate limits of free models per address; by default 30 a minute and 300 an hour (contract 20.2). */
-  readonly freeTier?: readonly Window[]
-  /**
-   * Characters of unpaid requests that are tokenized per address and minute; by default 10,000,000. A character beyond
-   * ASCII counts as its UTF-8 bytes.
-   */
-  readonly unpaidCharacters?: number
-  /** Whether web pages of this `Origin` may use free models; by default all may. */
-  readonly freeToOrigin?: (origin: string) => boolean
-  /** Limits of one wallet that has not paid, on calls like chat: 2 open ones of 0.05 USDC; the first at any price. */
-  readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
-  /** What they may have open or unpaid together: by default 4 USDC at the gateway, 1.5 from one address. */
-  readonly newWallets?: Partial<NewWalletsLimit>
-  /** Wallet allowlists of restricted products: `generate_content`, `background`. */
-  readonly allowlists?: Readonly<Record<string, readonly string[]>>
-  /** Features that the operator has switched off for a while. */
-  readonly featureFlags?: Context['featureFlags']
-  /** Keys that sign poll URLs, in hex, newest first. By default storage keeps one that all replicas share. */
-  readonly pollKeys?: readonly string[]
-  /**
-   * Signs the offers and receipts of the gateway (contract 1.79); see `offerSigner`. By default they are not signed.
-   */
-  readonly signer?: OfferSigner
-  /** Grants the operator's routes to `Authorization: Bearer`. By default nobody has access. */
-  readonly operatorToken?: string
-  /**
-   * Path under which the host mounts the gateway, such as `/ai`: every URL in replies and documents begins with it, and
-   * it is taken off the path of a request. Without a slash at its end; by default empty.
-   */
-  readonly basePath?: string
-  /** The operator's limits, lists, margins and maintenance switch, shared by the gateways of a process. */
-  readonly controls?: Controls
-  /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */
-  readonly bareV1?: boolean
-}
+import { signIns } from './identity/sign_in.ts'
 
 const UPLOADS_AT_ONCE = 8
 /** Several bodies of one address take this part of the memory at most; one alone may need more. */
@@ -239,34 +161,50 @@ export function customGateway(setup: CustomSetup): Gateway {
   const hashes = pollUrls(ports, setup.pollKeys)
   const { signer } = setup
   const signing = signer && signedReplies(signer, { clock, log })
-  const gatewayContext: GatewayContext = {
-    name,
-    label,
-    basePath,
-    ports,
-    catalog,
-    sold: list.sold,
-    windows,
-    unpaidWork: unpaid,
-    pollUrls: hashes,
-    signIns: signIns({ storage, chain, clock, random: ports.random, hashes, timeouts }),
-    networks: setup.networks ?? [],
-    unverifiable: setup.unverifiable ?? 503,
-    featureFlags: setup.featureFlags ?? {},
-    freeTier: setup.freeTier ?? FREE_TIER,
-    allowlists: Object.fromEntries(
-      Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
-        list,
-        wallets.map((wallet) => wallet.toLowerCase()),
-      ]),
-    ),
+  const { networks = [], featureFlags = {} } = setup
+  const allowlists = Object.fromEntries(
+    Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
+      list,
+      wallets.map((wallet) => wallet.toLowerCase()),
+    ]),
+  )
+  const settings: Settings = {
     timeouts,
-    workerId,
-    activeCalls: active,
-    prepaid,
     maxBody: setup.maxBody ?? 1 << 20,
     maxUpload,
-    bodies,
+    inlineMs: setup.inlineMs,
+    unverifiable: setup.unverifiable ?? 503,
+    freeTier: setup.freeTier ?? FREE_TIER,
+    freeToOrigin: setup.freeToOrigin,
+    allowlists,
+    newWallet: {
+      ...NEW_WALLET_LIMIT,
+      ...setup.newWallet,
+      endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
+    },
+    newWallets: { ...newWalletsLimit(), ...setup.newWallets },
+  }
+  const { objects, vendors, countTokens } = ports
+  const engine: Engine = {
+    gateway: { name, label, basePath, networks, workerId },
+    ports,
+    settings,
+    products: {
+      sold: list.sold,
+      catalog,
+      parsers: new Map(
+        [...list.sold.values()].map((endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)]),
+      ),
+      context: { catalog, vendors, countTokens, featureFlags, networks },
+    },
+    offers: offersOf({ ports, timeouts }),
+    money: { storage, chain, clock, log, meter: ports.meter, timeouts, prepaid },
+    calls: { active, prepaid },
+    limits: { windows, unpaidWork: unpaid, bodies, controls: setup.controls },
+    identity: {
+      pollUrls: hashes,
+      signIns: signIns({ storage, chain, clock, random: ports.random, hashes, timeouts }),
+    },
     mirror: mirrors({
       ports,
       maxBytes: setup.maxMedia ?? 64 << 20,
@@ -275,21 +213,10 @@ export function customGateway(setup: CustomSetup): Gateway {
         await noteStoredMedia(storage, { call, keys, due: now + timeouts.maxJobMs + retention.unclaimedMs }, now)
       },
     }),
-    newWallet: {
-      ...NEW_WALLET_LIMIT,
-      ...setup.newWallet,
-      endpoints: [...list.sold.values()].flatMap(({ delivery, name }) => (delivery === 'stream' ? [name] : [])),
-    },
-    newWallets: { ...newWalletsLimit(), ...setup.newWallets },
-    ...(setup.inlineMs !== undefined && { inlineMs: setup.inlineMs }),
-    ...(setup.controls && { controls: setup.controls }),
-    ...(signing && { signing }),
-    ...(setup.freeToOrigin && { freeToOrigin: setup.freeToOrigin }),
+    signing,
   }
-  const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(gatewayContext)
-  const { objects, vendors, countTokens } = ports
+  const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(engine)
   const terms = () => withoutHints(chain.terms(clock.now()))
-  const { networks, featureFlags, allowlists } = gatewayContext
   const { families } = chain
   const offering = { catalog, vendors, countTokens, networks, families, featureFlags, allowlists }
   const documents = documentsOf(list.endpoints, {
@@ -322,7 +249,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   }
   const calls: FreeCalls = {
     async find(id, key) {
-      const call = (await gatewayContext.pollUrls.isKey(id, key)) ? await storage.getCall(id) : undefined
+      const call = (await hashes.isKey(id, key)) ? await storage.getCall(id) : undefined
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel,
@@ -343,7 +270,7 @@ export function customGateway(setup: CustomSetup): Gateway {
     ledger: storage,
     records: storage,
     random: ports.random,
-    signIns: gatewayContext.signIns,
+    signIns: engine.identity.signIns,
   }
 
   const handle = (request: Request, caller: Caller): Promise<Reply> => respond({ request, caller }, route)
@@ -455,7 +382,7 @@ export function customGateway(setup: CustomSetup): Gateway {
       const permitted = permit(endpoint, ip)
       if (permitted) await permitted
       const header = (name: string) => request.headers.get(name)
-      const most = endpoint.maxBody ?? (endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody)
+      const most = endpoint.maxBody ?? (endpoint.uploads ? settings.maxUpload : settings.maxBody)
       const bytes = () => readRaw(request, most, hold)
       const counting = unpaid.from(ip)
       const text = async () => {

@@ -21,14 +21,25 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   endpoint: ['lib', 'x402', 'ports', 'http'],
   payment: UP_TO_ENDPOINT,
   identity: [...UP_TO_ENDPOINT, 'payment'],
-  call: [...UP_TO_ENDPOINT, 'payment', 'identity'],
+  engine: [...UP_TO_ENDPOINT, 'payment', 'identity'],
+  call: [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine'],
   lifecycle: [...UP_TO_ENDPOINT, 'payment'],
   products: UP_TO_ENDPOINT,
   discovery: UP_TO_ENDPOINT,
 }
 
+/** A tier of one file: what every step of a call is given. */
+const ENGINE = 'core/engine.ts'
 /** What may stand in core/ itself. */
-export const CORE_FILES = ['CONTRACT.md', 'DECISIONS.md', 'gateway.ts', 'mod.ts', 'router.ts', 'tsconfig.json']
+export const CORE_FILES = [
+  'CONTRACT.md',
+  'DECISIONS.md',
+  'engine.ts',
+  'gateway.ts',
+  'mod.ts',
+  'router.ts',
+  'tsconfig.json',
+]
 export const MAX_FOLDER = 20
 /** Folders that list providers, one folder each, may be longer. */
 const INDEXES = ['adapters/providers']
@@ -44,8 +55,9 @@ export function resolve(from: string, specifier: string): string {
   return specifier.startsWith('.') ? join(dirname(from), specifier) : specifier
 }
 
-/** The tier of a file of core; undefined for core's own files and for all other rooms. */
+/** The tier of a file of core; undefined for the other files of core itself and for all other rooms. */
 export function tierOf(path: string): string | undefined {
+  if (path === ENGINE) return 'engine'
   const [room, tier, ...rest] = path.split('/')
   return room === 'core' && rest.length > 0 ? tier : undefined
 }
@@ -84,7 +96,7 @@ function isProductAllowed(product: string | undefined, other: string | undefined
   return other === SHARED || (DESCRIBES_PRODUCTS.includes(product) && other !== undefined)
 }
 
-/** Files of core that stand in no tier: a folder that is none, or more in core/ itself than its six files. */
+/** Files of core that stand in no tier: a folder that is none, or more in core/ itself than its seven files. */
 export function strangers(paths: readonly string[]): string[] {
   return paths.filter((path) => {
     if (!path.startsWith('core/')) return false
@@ -102,16 +114,19 @@ export function loaded(paths: readonly string[]): string[] {
     .map(([folder, count]) => `${folder} holds ${count} files`)
 }
 
-/** The same graph between folders. */
+/** The same graph between folders. A tier of one file is its own folder. */
 export function folders(graph: Graph): Graph {
   const found = new Map<string, Set<string>>()
   for (const [path, targets] of graph) {
-    const known = found.get(dirname(path)) ?? new Set()
-    found.set(dirname(path), known)
-    for (const target of targets) if (graph.has(target) && dirname(target) !== dirname(path)) known.add(dirname(target))
+    const known = found.get(folderOf(path)) ?? new Set()
+    found.set(folderOf(path), known)
+    for (const target of targets)
+      if (graph.has(target) && folderOf(target) !== folderOf(path)) known.add(folderOf(target))
   }
   return new Map([...found].map(([folder, targets]) => [folder, [...targets].sort()]))
 }
+
+const folderOf = (path: string): string => (path === ENGINE ? path : dirname(path))
 
 /** Circles, each as the list of its members: the strongly connected components of more than one (Tarjan). */
 export function circles(graph: Graph): string[][] {

@@ -12,7 +12,7 @@ import { scriptedSandbox } from '../adapters/providers/scripted/sandbox.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../adapters/providers/scripted/images.ts'
 import type { ScriptedAudio } from '../adapters/providers/scripted/audio.ts'
 import { type ScriptedVideo, scriptedVideo } from '../adapters/providers/scripted/videos.ts'
-import { pollUrls } from '../core/call/poll_urls.ts'
+import { pollUrls } from '../core/identity/poll_urls.ts'
 import { actors } from './actors.ts'
 import {
   type ChatVendor,

@@ -64,8 +64,8 @@ export function membersOf(path: string, name: string): number | undefined {
 const WIDE = [
   ['core/ports/storage.ts', 'Storage'],
   ['core/ports/chain.ts', 'Chain'],
-  ['core/call/gateway_context.ts', 'GatewayContext'],
-  ['core/gateway.ts', 'Setup'],
+  ['core/engine.ts', 'Engine'],
+  ['core/lifecycle/setup.ts', 'Setup'],
 ] as const
 
 /** Settings that stand for the others: one of each kind. */

@@ -15,7 +15,7 @@ import { abandonedText } from '../payment/unpaid/abandoned_calls.ts'
 import { capOf, overText } from '../payment/exposure.ts'
 import { bindTag, identifierOf, type Tag, taggedCall, tagOf } from '../payment/identified_calls.ts'
 import type { SpendingHold } from '../payment/control/spending.ts'
-import { type Offers, balanceKeyOf } from '../payment/offers.ts'
+import { balanceKeyOf } from '../payment/offers.ts'
 import { wasHandedOut } from '../identity/proofs.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import { abandon, fail, failIfOverdue } from '../payment/settlement/fail.ts'
@@ -35,7 +35,8 @@ import { isCumulative, withCorrected } from '../x402/offer.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
 import { securePayment } from '../payment/settlement/secure_payment.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import type { Polls } from './poll.ts'
 import type { RequestContext } from './request_context.ts'
 
@@ -97,18 +98,19 @@ export type Accepted =
 export type AcceptPayment = (order: PricedOrder) => Promise<Accepted>
 
 export function paymentAcceptance(
-  gatewayContext: GatewayContext,
-  {
-    offering,
-    demand,
-    collect,
-    recovery,
-  }: { offering: Offers } & Pick<Challenges, 'demand'> & Pick<Polls, 'collect' | 'recovery'>,
+  engine: Engine,
+  { demand, collect, recovery }: Pick<Challenges, 'demand'> & Pick<Polls, 'collect' | 'recovery'>,
 ): AcceptPayment {
-  const { ports, timeouts, newWallet, newWallets: limit, pollUrls } = gatewayContext
+  const { ports, offers: offering } = engine
+  const { name: gateway, workerId } = engine.gateway
+  const { timeouts, newWallet, newWallets: limit, allowlists, unverifiable } = engine.settings
+  const { catalog } = engine.products
+  const { controls, windows } = engine.limits
+  const { pollUrls } = engine.identity
+  const activeCalls = engine.calls.active
   const { storage, clock, log, meter = silent } = ports
   const hashOf = (address: string) => pollUrls.secretName(address, '')
-  const unproven = { storage, log, gateway: gatewayContext.name, limit, hashOf }
+  const unproven = { storage, log, gateway, limit, hashOf }
 
   return async function acceptPayment(order) {
     const signed = await identify(order)
@@ -151,9 +153,7 @@ export function paymentAcceptance(
     const { method } = requestContext.request
     const request = await bodyFingerprint(method, requestContext.path, { body: bodyText, clock })
     const tagFor = (wallet: string | undefined) =>
-      id !== undefined && wallet !== undefined
-        ? tagOf({ gateway: gatewayContext.name, payer: wallet, id, fingerprint: request })
-        : undefined
+      id !== undefined && wallet !== undefined ? tagOf({ gateway, payer: wallet, id, fingerprint: request }) : undefined
     const asset = balanceKeyOf(identified)
     const wallet = { payer, otherAddress, asset, tag: tagFor(payer), signerTag: tagFor(signer) }
     return { ...order, ...wallet, kind: 'signed', payment, key, expiresAt, offer, fingerprint: request }
@@ -169,8 +169,7 @@ export function paymentAcceptance(
     if (!tag) return undefined
     const now = clock.now()
     const known = (await taggedCall(storage, tag, now)) ?? (signerTag && (await taggedCall(storage, signerTag, now)))
-    const call =
-      known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls: gatewayContext.activeCalls }))
+    const call = known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls }))
     if (!call || isOver(call, now)) return undefined
     return await answerAgain(endpoint, call, requestContext)
   }
@@ -182,7 +181,7 @@ export function paymentAcceptance(
   async function replay(signed: Signed, call: Call): Promise<Reply> {
     const { endpoint, requestContext } = signed
     const isSame = call.fingerprint === signed.fingerprint
-    const isKnown = !wasHandedOut(call) || (await gatewayContext.pollUrls.isFrom(call, requestContext.ip))
+    const isKnown = !wasHandedOut(call) || (await pollUrls.isFrom(call, requestContext.ip))
     const isRightful = isKnown && (isSame || !wasHandedOut(call))
     const resent = isSame && isRightful ? await resend(endpoint, call, requestContext) : undefined
     if (resent) return resent
@@ -232,7 +231,7 @@ export function paymentAcceptance(
 
   /** Repeats the reply to a caller who is known to have sent the order. */
   async function answerAgain(endpoint: Sold, call: Call, requestContext: RequestContext): Promise<Reply> {
-    const key = await gatewayContext.pollUrls.keyOf(call.id)
+    const key = await pollUrls.keyOf(call.id)
     const running = (unpaid: Call) =>
       replies.envelope(endpoint, unpaid, { key, status: unpaid.workStatus === 'queued' ? 'queued' : 'in_progress' })
     return await collect(endpoint, call, {
@@ -262,13 +261,12 @@ export function paymentAcceptance(
   /** Returns why this wallet may not order, or undefined. Throws when the wallet is not on the operator's allowlist. */
   async function admit(verified: Verified): Promise<Refused | undefined> {
     const { endpoint, input, price, payer, otherAddress, offer, verdict } = verified
-    gatewayContext.controls?.requireOpen()
-    if (endpoint.delivery !== 'stream')
-      endpoint.admit?.(input, { catalog: gatewayContext.catalog, vendors: ports.vendors })
+    controls?.requireOpen()
+    if (endpoint.delivery !== 'stream') endpoint.admit?.(input, { catalog, vendors: ports.vendors })
     const short = endpoint.delivery === 'stream' ? shortLife(verified) : undefined
     if (short) return short
     if (endpoint.delivery === 'stream' && !isAllowed(payer, endpoint.allowlists?.(input))) throw notAdmitted(payer)
-    gatewayContext.controls?.requireListed(payer, otherAddress)
+    controls?.requireListed(payer, otherAddress)
     // A call that moves no money adds no exposure, and it may be the on-ramp link that funds the wallet.
     if (price.amount === 0n) return undefined
     return servesBeforeSettlement(endpoint)
@@ -322,8 +320,8 @@ export function paymentAcceptance(
 
   function isAllowed(payer: string, list: Allowlist | undefined): boolean {
     if (!list) return true
-    const allowlists = gatewayContext.allowlists[list.name]
-    return allowlists ? allowlists.includes(payer.toLowerCase()) : list.unset === 'everybody'
+    const listed = allowlists[list.name]
+    return listed ? listed.includes(payer.toLowerCase()) : list.unset === 'everybody'
   }
 
   // ── 7: the call ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -331,8 +329,8 @@ export function paymentAcceptance(
   /** Opens the call within the operator's limits on spending. */
   async function openWithin(verified: Verified): Promise<OpenedPayment | Refused | Unavailable | Replayed> {
     const { payer, price } = verified
-    const order = { payer, gateway: gatewayContext.name, amount: price.amount, limits: gatewayContext.windows }
-    const hold = await gatewayContext.controls?.reserve(order)
+    const order = { payer, gateway, amount: price.amount, limits: windows }
+    const hold = await controls?.reserve(order)
     let isOpened = false
     try {
       const opening = await open(verified, hold)
@@ -353,7 +351,7 @@ export function paymentAcceptance(
     const { model, request } = await remembered(verified, { id, now })
     const call = {
       id,
-      gateway: gatewayContext.name,
+      gateway,
       endpoint: endpoint.name,
       payer,
       asset,
@@ -365,13 +363,13 @@ export function paymentAcceptance(
       createdAt: now,
       quotedAt: verified.quotedAt,
       verifiedAt: verified.verifiedAt,
-      workerId: gatewayContext.workerId,
+      workerId,
       expiresAt: now + endpoint.retention.unclaimedMs,
     }
     const at = { now, until: now + timeouts.workLeaseMs, ...capFor(verified, now) }
     // The id of an order with an identifier may be taken, which storage has to see.
     const isInMemory = verified.verdict.isPrepaid && isAnsweredAtOnce(verified) && !tag
-    const prepaid = isInMemory ? gatewayContext.prepaid : undefined
+    const prepaid = isInMemory ? engine.calls.prepaid : undefined
     hold?.opening(id)
     const opened = prepaid ? prepaid.open(call, authorization) : storage.openCall(call, authorization, at)
     const opening = await opened.catch(async (error) => {
@@ -417,7 +415,7 @@ export function paymentAcceptance(
     { verdict }: Verified,
     { opened }: OpenedPayment,
   ): Promise<OpenedPayment | Refused | Unavailable> {
-    const securing = verdict.isSecured ? await securePayment(gatewayContext, opened) : undefined
+    const securing = verdict.isSecured ? await securePayment({ ports, timeouts }, opened) : undefined
     if (securing && securing.kind !== 'secured') return securing
     return { kind: 'opened', opened: securing?.extra ? { ...opened, secured: securing.extra } : opened }
   }
@@ -441,7 +439,6 @@ export function paymentAcceptance(
     { endpoint, input, requestContext }: Verified,
     { id, now }: { id: string; now: number },
   ): Promise<Pick<Call, 'model' | 'request'>> {
-    const { pollUrls } = gatewayContext
     const { model, request } = endpoint.remember(input)
     // A poll URL must live at least as long as the result that it collects.
     const longest = timeouts.maxJobMs + Math.max(endpoint.retention.unclaimedMs, endpoint.retention.settledMs)
@@ -486,7 +483,7 @@ export function paymentAcceptance(
 
   /** No call is opened: the same signed request can be sent again (contract 1.27). */
   function unverified(order: PricedOrder, reason: string): Reply {
-    if (gatewayContext.unverifiable === 402)
+    if (unverifiable === 402)
       return reject(order, {
         kind: 'refused',
         code: 'PAYMENT_VERIFICATION_UNAVAILABLE',

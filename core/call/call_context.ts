@@ -1,6 +1,6 @@
 /** Builds the context that one call hands to its work. */
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
-import type { Offers } from '../payment/offers.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import type { CallContext } from '../endpoint/call_context.ts'
 import { secondaryPayments } from '../payment/settlement/secondary_payment.ts'
 import { fingerprint } from '../lib/ids.ts'
@@ -8,12 +8,12 @@ import { anyCallUrl } from '../endpoint/replies.ts'
 import { addressKey } from '../http/caller_address.ts'
 import { windowSpent } from '../http/rate_limit.ts'
 
-export function callContextOf(
-  gatewayContext: GatewayContext,
-  offering: Offers,
-): (working: OpenedCall, signal: AbortSignal) => CallContext {
-  const { label, basePath, windows, ports, pollUrls } = gatewayContext
-  const pay = secondaryPayments(gatewayContext, offering)
+export function callContextOf(engine: Engine): (working: OpenedCall, signal: AbortSignal) => CallContext {
+  const { ports } = engine
+  const { label, basePath } = engine.gateway
+  const { windows } = engine.limits
+  const { pollUrls } = engine.identity
+  const pay = secondaryPayments(engine)
   return ({ call, requestContext }, signal) => ({
     label,
     origin: requestContext.origin,

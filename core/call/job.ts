@@ -2,7 +2,7 @@
 import { isPaid, isVerbatim, results } from './result.ts'
 import { complete as completeCall } from '../payment/settlement/complete.ts'
 import { abandon, fail, STALLED } from '../payment/settlement/fail.ts'
-import type { Completion, Paying, SettleContext } from '../payment/settlement/paying.ts'
+import type { Completion, Paying } from '../payment/settlement/paying.ts'
 import { settleCall } from '../payment/settlement/settle.ts'
 import { within } from '../lib/timers.ts'
 import { noteUnpaidCall, noteUncollectedJob } from '../payment/unpaid/unpaid_calls.ts'
@@ -13,14 +13,14 @@ import { storeRecords } from '../endpoint/records.ts'
 import { ApiError, vendorErrorOf } from '../http/errors.ts'
 import { callContextOf } from './call_context.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import { isWhole } from './media_mirror.ts'
 import { gzipJson } from '../lib/gzip_json.ts'
 import type { Call } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import * as replies from '../endpoint/replies.ts'
 import { newId } from '../lib/ids.ts'
-import type { Offers } from '../payment/offers.ts'
 import { gone, type RequestContext } from './request_context.ts'
 
 export type Jobs = {
@@ -39,15 +39,18 @@ type Done =
 /** How long a reply waits past its inline window for a settlement in flight (contract 2.28). */
 const SETTLE_GRACE_MS = 3_000
 
-export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Jobs {
-  const { ports, catalog, networks, timeouts } = gatewayContext
-  const { storage, chain, clock, log, meter } = ports
-  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
+export function jobs(engine: Engine, upstream: UpstreamJobs): Jobs {
+  const { ports, money, mirror } = engine
+  const { timeouts } = engine.settings
+  const { catalog } = engine.products
+  const { networks, workerId } = engine.gateway
+  const { pollUrls } = engine.identity
+  const { storage, clock, log } = ports
   const context = { catalog }
-  const callContext = callContextOf(gatewayContext, offering)
+  const callContext = callContextOf(engine)
   const pack = gzipJson()
 
-  const { result, servedUnsettled, hrefOn } = results(gatewayContext)
+  const { result, servedUnsettled, hrefOn } = results(engine)
 
   return { serve, serveFree }
 
@@ -92,7 +95,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     if (endpoint.delivery === 'job') return 0
     const { windowMs } = endpoint
     const own = typeof windowMs === 'number' ? windowMs : windowMs(input, context)
-    return own === 0 ? 0 : (gatewayContext.inlineMs ?? own)
+    return own === 0 ? 0 : (engine.settings.inlineMs ?? own)
   }
 
   /**
@@ -114,7 +117,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   }
 
   async function envelope(endpoint: Sold, call: Call, status: 'queued' | 'in_progress' = 'queued'): Promise<Reply> {
-    return replies.envelope(endpoint, call, { key: await gatewayContext.pollUrls.keyOf(call.id), status })
+    return replies.envelope(endpoint, call, { key: await pollUrls.keyOf(call.id), status })
   }
 
   async function serveFree(endpoint: Paid, input: unknown, requestContext: RequestContext): Promise<Reply> {
@@ -174,7 +177,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     if (isLost)
       return replies.inlineRefusal(endpoint, call, {
         reason: paying.reason,
-        key: await gatewayContext.pollUrls.keyOf(call.id),
+        key: await pollUrls.keyOf(call.id),
       })
     if (paying.kind === 'unknown' || paying.kind === 'unresolved' || paying.kind === 'unavailable') {
       await noteUnpaid(call)
@@ -228,7 +231,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
     if (ended?.error)
       return failure(endpoint, call, new ApiError('WORK_FAILED', { error: endpoint.failure, details: ended.error }))
     const reason = paying.kind === 'replayed' ? 'the authorization serves another call' : paying.reason
-    return replies.inlineRefusal(endpoint, call, { reason, key: await gatewayContext.pollUrls.keyOf(call.id) })
+    return replies.inlineRefusal(endpoint, call, { reason, key: await pollUrls.keyOf(call.id) })
   }
 
   async function workLater(working: OpenedCall<Worked>): Promise<void> {
@@ -240,7 +243,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
   async function begin(call: Call): Promise<void> {
     await storage.moveCall(
       call.id,
-      { workStatus: ['queued'], workerId: gatewayContext.workerId },
+      { workStatus: ['queued'], workerId },
       { workStatus: 'in_progress', startedAt: clock.now() },
     )
   }
@@ -268,7 +271,7 @@ export function jobs(gatewayContext: GatewayContext, offering: Offers, upstream:
       const made = await within(clock, deadlineMs, (signal) =>
         endpoint.run({ ...order, call: callContext(working, signal), signal }),
       )
-      const media = await gatewayContext.mirror(call.id, made.media)
+      const media = await mirror(call.id, made.media)
       if (!isWhole(media)) throw new Error('the result could neither be hosted nor linked')
       for (const record of made.recordsToStore?.(media) ?? [])
         await storeRecords(storage, { ...record, owner: call.payer }, clock.now())

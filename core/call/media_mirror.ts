@@ -1,6 +1,6 @@
 /** Copies a vendor's short-lived or inline media to durable storage. */
 import { within } from '../lib/timers.ts'
-import type { Hosted, MadeMedia, OpenMedia } from '../endpoint/mod.ts'
+import type { Hosted, Mirror, OpenMedia } from '../endpoint/mod.ts'
 import { decodeDataUri } from '../lib/base64.ts'
 import type { Ports } from '../ports/mod.ts'
 import { newSecret } from '../lib/ids.ts'
@@ -43,8 +43,6 @@ export type Mirroring = {
   /** Called with the storage keys of a call's own media after they are stored. */
   readonly onStored?: (call: string, keys: readonly string[]) => Promise<void>
 }
-
-export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
 
 /**
  * Stores each media file under an unguessable key. The key does not derive from the job id, which buyers know before

@@ -2,21 +2,12 @@
 import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
 import { freeTierSpent } from '../http/rate_limit.ts'
-import {
-  type Hold,
-  type InputParser,
-  inputParser,
-  isForm,
-  parseForm,
-  parseJson,
-  readBody,
-  readRaw,
-  textFields,
-} from '../http/request_body.ts'
+import { type Hold, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
 import type { Paid, Price, RequestHead, Sold, Streamed } from '../endpoint/mod.ts'
 import { clip } from '../lib/text.ts'
+import type { Authorization, Call } from '../ports/mod.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
-import type { GatewayContext } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
 import { paymentHeader, type RequestContext } from './request_context.ts'
 
 /** A validated input and its price. */
@@ -29,6 +20,24 @@ export type Received = {
   value(): unknown
 }
 
+/** A call that has been opened and is ready for its work. */
+export type OpenedCall<Endpoint extends Sold = Sold> = {
+  readonly endpoint: Endpoint
+  readonly input: unknown
+  readonly call: Call
+  readonly authorization: Authorization
+  readonly requestContext: RequestContext
+  /** The operator's margin in its quote, in percent. */
+  readonly margin?: string | undefined
+  /**
+   * The wallet has never paid and may have no other such call open, so its stream is settled before any content is sent
+   * (contract 1.47).
+   */
+  readonly settlesEarly?: boolean
+  /** What the buyer is told of its deposit where the work fails. */
+  readonly secured?: Readonly<Record<string, unknown>>
+}
+
 export type Orders = {
   receive(endpoint: Sold, requestContext: RequestContext, hold: Hold): Promise<Received>
   /** A promise only where something has to be counted. */
@@ -39,16 +48,9 @@ export type Orders = {
 }
 
 /** Reads and prices the orders of one gateway. */
-export function orders(gatewayContext: GatewayContext): Orders {
-  const { catalog, ports, featureFlags, networks } = gatewayContext
-  const { clock, vendors, countTokens: count } = ports
-  const context = { catalog, vendors, countTokens: count, featureFlags, networks }
-  const inputParsers = new Map<Sold, InputParser>(
-    [...gatewayContext.sold.values()].map((endpoint) => [
-      endpoint,
-      inputParser(endpoint.input, endpoint.unknownFields),
-    ]),
-  )
+export function orders({ ports, settings, products, limits }: Engine): Orders {
+  const { clock } = ports
+  const { context } = products
 
   return { receive, check, unchecked, rationFree }
 
@@ -60,7 +62,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
     const { arrange } = endpoint
     if (arrange) {
       const { query } = requestContext
-      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
+      const written = request.method === 'POST' ? await readBody(request, settings.maxBody, hold) : ''
       const read = async () => (written === '' ? undefined : await parseJson(written, type, clock))
       const fields = Object.fromEntries(query)
       const value = async () =>
@@ -73,16 +75,16 @@ export function orders(gatewayContext: GatewayContext): Orders {
         ...(endpoint.unknownFields === 'kept' ? everyQueryValue(query) : Object.fromEntries(query)),
         ...params,
       }
-      const written = request.method === 'POST' ? await readBody(request, gatewayContext.maxBody, hold) : ''
+      const written = request.method === 'POST' ? await readBody(request, settings.maxBody, hold) : ''
       if (written === '') return { body: JSON.stringify(fields), value: () => fields }
       const read = async () => ({ ...textFields(await parseJson(written, type, clock)), ...fields })
       return { body: JSON.stringify(fields) + written, value: () => (isRaw ? orElse(read, fields) : read()) }
     }
     if (endpoint.multipart && isForm(type)) {
-      const body = await readRaw(request, gatewayContext.maxUpload, hold)
+      const body = await readRaw(request, settings.maxUpload, hold)
       return { body, value: async () => await endpoint.multipart?.(await parseForm(body, type)) }
     }
-    const body = await readBody(request, endpoint.uploads ? gatewayContext.maxUpload : gatewayContext.maxBody, hold)
+    const body = await readBody(request, endpoint.uploads ? settings.maxUpload : settings.maxBody, hold)
     return { body, value: () => parseJson(body, type, clock) }
   }
 
@@ -90,7 +92,7 @@ export function orders(gatewayContext: GatewayContext): Orders {
    * Validates and prices the order. Throws an ApiError when it is invalid, or when no configured vendor can serve it.
    */
   function check(endpoint: Sold, received: unknown, checking: Checking): Quoted | Promise<Quoted> {
-    const read = inputParsers.get(endpoint)?.(received) ?? {}
+    const read = products.parsers.get(endpoint)?.(received) ?? {}
     if (endpoint.delivery === 'stream') return checkStreamed(endpoint, read, checking)
     const input = endpoint.check(read, context)
     requireAvailable(endpoint, input)
@@ -127,14 +129,14 @@ export function orders(gatewayContext: GatewayContext): Orders {
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
   async function rationFree(endpoint: Sold, requestContext: RequestContext): Promise<void> {
     const page = requestContext.request.headers.get('origin')
-    if (page !== null && gatewayContext.freeToOrigin?.(page) === false) throw foreignPage(page)
+    if (page !== null && settings.freeToOrigin?.(page) === false) throw foreignPage(page)
     const now = clock.now()
     const [bucket, all] =
       endpoint.delivery === 'stream'
-        ? ['free', gatewayContext.freeTier]
-        : [endpoint.name, endpoint.freeLimits ?? gatewayContext.freeTier]
+        ? ['free', settings.freeTier]
+        : [endpoint.name, endpoint.freeLimits ?? settings.freeTier]
     for (const window of all) {
-      const { granted, resetAt } = await gatewayContext.windows.take(
+      const { granted, resetAt } = await limits.windows.take(
         `${bucket}:${window.windowMs}`,
         addressKey(requestContext.ip),
         window,

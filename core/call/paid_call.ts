@@ -4,13 +4,13 @@ import { addressKey } from '../http/caller_address.ts'
 import type { Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { holdOn, UNCOUNTED } from '../http/request_body.ts'
-import { offersOf } from '../payment/offers.ts'
 import { silent } from '../ports/meter.ts'
 import type { Call } from '../ports/mod.ts'
 import { refusalHeaders } from '../x402/protocol.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './payment_required.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import { jobs } from './job.ts'
 import { orders } from './order.ts'
 import { polls } from './poll.ts'
@@ -37,17 +37,18 @@ export type CallHandlers = {
  */
 const LARGE_BODY = 4 << 20
 
-export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
-  const { clock, meter = silent } = gatewayContext.ports
-  const offering = offersOf(gatewayContext)
-  const upstream = upstreamJobs(gatewayContext)
-  const made = jobs(gatewayContext, offering, upstream)
-  const { poll, collect, recovery } = polls(gatewayContext, offering, upstream)
-  const streamed = streamedCalls(gatewayContext)
-  const { receive, check, unchecked, rationFree } = orders(gatewayContext)
-  const { quote, demand, discover } = challenges(gatewayContext, offering, { check, unchecked })
-  const refundOf = refunds({ ...gatewayContext, offering, demand })
-  const acceptPayment = paymentAcceptance(gatewayContext, { offering, demand, collect, recovery })
+export function callHandlers(engine: Engine): CallHandlers {
+  const { ports, settings, limits, offers: offering } = engine
+  const { clock, meter = silent } = ports
+  const { controls } = limits
+  const upstream = upstreamJobs(engine)
+  const made = jobs(engine, upstream)
+  const { poll, collect, recovery } = polls(engine, upstream)
+  const streamed = streamedCalls(engine)
+  const { receive, check, unchecked, rationFree } = orders(engine)
+  const { quote, demand, discover } = challenges(engine, { check, unchecked })
+  const refundOf = refunds({ ports, timeouts: settings.timeouts, offering, pollUrls: engine.identity.pollUrls, demand })
+  const acceptPayment = paymentAcceptance(engine, { demand, collect, recovery })
 
   return {
     handlePaid,
@@ -61,14 +62,14 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
     const refunded = refundOf(endpoint, requestContext)
     if (refunded) return await refunded
-    const hold = holdOn(gatewayContext.bodies, addressKey(requestContext.ip))
+    const hold = holdOn(limits.bodies, addressKey(requestContext.ip))
     try {
       // 1: read the request.
       const header = paymentHeader(requestContext.request)
       const { body, value } = await receive(endpoint, requestContext, hold)
       if (body.length === 0 && header === null && endpoint.from === 'body')
         return await discover(endpoint, requestContext)
-      const counting = gatewayContext.unpaidWork.from(requestContext.ip)
+      const counting = limits.unpaidWork.from(requestContext.ip)
       if (body.length > UNCOUNTED) counting.read(body.length)
       const parsed = value()
       const received = parsed instanceof Promise ? await parsed : parsed
@@ -87,7 +88,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
       // 3: the challenge.
       if (header === null) {
-        gatewayContext.controls?.requireOpen()
+        controls?.requireOpen()
         const reply = quote(endpoint, requestContext, price)
         meter.quoted(endpoint.name)
         return reply
@@ -118,7 +119,6 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
   /** The price with the operator's margin: that of the quote which was signed, where it can still be paid. */
   function priced(endpoint: Sold, listed: Price, requestContext: RequestContext): Price {
-    const { controls } = gatewayContext
     if (!controls) return listed
     const decoded = requestContext.payment
     return decoded?.ok
@@ -128,7 +128,7 @@ export function callHandlers(gatewayContext: GatewayContext): CallHandlers {
 
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
   async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
-    gatewayContext.controls?.requireOpen()
+    controls?.requireOpen()
     await rationFree(endpoint, requestContext)
     return endpoint.delivery === 'stream'
       ? await streamed.serveFree(endpoint, input, requestContext)

@@ -6,10 +6,9 @@ import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Reply } from '../http/reply.ts'
-import type { Offers } from '../payment/offers.ts'
 import { usdc } from '../x402/money.ts'
 import type { Offer } from '../x402/protocol.ts'
-import type { GatewayContext } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
 import type { Orders } from './order.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from './request_context.ts'
 
@@ -33,13 +32,9 @@ export type Challenges = {
 type Written = { readonly offers: readonly Offer[]; readonly reply: Reply }
 
 export function challenges(
-  { catalog, ports, featureFlags, networks, label, controls }: GatewayContext,
-  offering: Offers,
+  { gateway: { label }, products: { context }, offers: offering, limits: { controls } }: Engine,
   { check, unchecked }: Pick<Orders, 'check' | 'unchecked'>,
 ): Challenges {
-  const { vendors, countTokens } = ports
-  const context = { catalog, vendors, countTokens, featureFlags, networks }
-
   const shared = sharedPrice()
   let written = new WeakMap<Price, Map<string, Written>>()
   let count = 0
@@ -88,7 +83,7 @@ export function challenges(
     }
     const sample =
       endpoint.delivery === 'stream' ? endpoint.sample(context) : (endpoint.sample(context) ?? endpoint.example)
-    const { price: listed } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens })
+    const { price: listed } = await check(endpoint, sample, { head: NO_REQUEST_HEAD, countTokens: context.countTokens })
     if (listed === 'free') return ofNothing(endpoint, requestContext)
     const price = controls?.marked(endpoint, listed) ?? listed
     const also =

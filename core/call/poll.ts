@@ -4,7 +4,7 @@
  */
 import { type IsPaid, isPaid, results, storedOf } from './result.ts'
 import { failIfOverdue } from '../payment/settlement/fail.ts'
-import type { Paying, SettleContext } from '../payment/settlement/paying.ts'
+import type { Paying } from '../payment/settlement/paying.ts'
 import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { within } from '../lib/timers.ts'
@@ -13,15 +13,14 @@ import type { Reply } from '../http/reply.ts'
 import { isForgotten } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
 import type { UpstreamJobs } from './upstream_job.ts'
-import type { GatewayContext } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
 import { wasHandedOut } from '../identity/proofs.ts'
 import type { SignedInAs } from '../x402/sign_in.ts'
 import * as replies from '../endpoint/replies.ts'
 import { isSignedFor, type PollJudged, pollProofs } from './poll_proofs.ts'
-import { keyIn } from './poll_urls.ts'
+import { keyIn } from '../identity/poll_urls.ts'
 import { chargesUse, isSamePaymentMethod, withCorrected } from '../x402/offer.ts'
-import type { Offers } from '../payment/offers.ts'
 import { besideOf, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
 import { decodePayment, type Offer, refusalHeaders } from '../x402/protocol.ts'
 
@@ -65,12 +64,15 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
 /** How long a poll waits to learn whether its result is still available. */
 const STANDS_MS = 10_000
 
-export function polls(gatewayContext: GatewayContext, offering: Offers, upstream: UpstreamJobs): Polls {
-  const { ports, timeouts, label } = gatewayContext
-  const { storage, chain, clock, log, meter } = ports
-  const money: SettleContext = { storage, chain, clock, log, meter, timeouts }
-  const proofs = pollProofs(money, gatewayContext.pollUrls)
-  const { result, servedUnsettled, hrefOn } = results(gatewayContext)
+export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
+  const { ports, money, offers: offering } = engine
+  const { name, label } = engine.gateway
+  const { timeouts } = engine.settings
+  const { sold } = engine.products
+  const { pollUrls, signIns } = engine.identity
+  const { storage, chain, clock, log } = ports
+  const proofs = pollProofs(money, pollUrls)
+  const { result, servedUnsettled, hrefOn } = results(engine)
 
   return { poll, collect, recovery }
 
@@ -79,13 +81,13 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     const now = clock.now()
     const found = await storage.getCall(id)
     const isOurs = found && (of === 'all' || of.includes(found.endpoint))
-    const endpoint = isOurs ? gatewayContext.sold.get(found.endpoint) : undefined
+    const endpoint = isOurs ? sold.get(found.endpoint) : undefined
     const unknown = () =>
       new ApiError(route.signedQuery ? 'INVALID_JOB_ID' : 'JOB_NOT_FOUND', {
         message: 'There is no such job here: it never existed, or has expired.',
       })
-    if (!found || !endpoint || found.gateway !== gatewayContext.name || isForgotten(found, now)) throw unknown()
-    await gatewayContext.pollUrls.check(route, endpoint, { id, requestContext, now })
+    if (!found || !endpoint || found.gateway !== name || isForgotten(found, now)) throw unknown()
+    await pollUrls.check(route, endpoint, { id, query: requestContext.query, now })
     const running = (call: Call, fields?: RunningFields) => replies.running(endpoint, call, fields)
     // HEAD must change nothing and reveal nothing, so it proves nothing.
     const signature =
@@ -111,7 +113,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   async function signedInWith(requestContext: RequestContext): Promise<SignedInAs> {
     const { request } = requestContext
     if (request.method === 'HEAD' || paymentHeader(request) !== null) return { kind: 'none' }
-    return await gatewayContext.signIns.wallet(request.headers, requestContext)
+    return await signIns.wallet(request.headers, requestContext)
   }
 
   async function collect(
@@ -120,7 +122,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     { requestContext, running: runs, more, isOrder = false, isProven = false, isKeyed = false }: Collecting,
   ): Promise<Reply> {
     const now = clock.now()
-    const keyedUrl = replies.pollUrl(endpoint, found, await gatewayContext.pollUrls.keyOf(found.id))
+    const keyedUrl = replies.pollUrl(endpoint, found, await pollUrls.keyOf(found.id))
     let isRightful = isKeyed || isProven
     // A caller without the key who has proven the wallet receives the key: the next poll needs no proof.
     const running = (call: Call, fields: RunningFields = {}) =>
@@ -131,7 +133,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
       found.offer,
     ])
     const isPaying = isOrder || paymentHeader(requestContext.request) !== null
-    const signIn = isPaying || isProven ? undefined : await gatewayContext.signIns.challenge(requestContext)
+    const signIn = isPaying || isProven ? undefined : await signIns.challenge(requestContext)
     const asking = {
       offers,
       resource: { ...resourceOf(endpoint, requestContext), signIn },
@@ -266,7 +268,7 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
     found: Call,
     { running, collected, now, isOrder = false }: Showing,
   ): Promise<Reply | { readonly call: Call }> {
-    const known = await failIfOverdue(storage, found, { now, timeouts, activeCalls: gatewayContext.activeCalls })
+    const known = await failIfOverdue(storage, found, { now, timeouts, activeCalls: engine.calls.active })
     const { call, ...seen } =
       endpoint.delivery === 'upstream_job' ? await pollOnce(endpoint, known, isOrder) : { call: known }
     if (call.workStatus === 'failed')
@@ -304,10 +306,8 @@ export function polls(gatewayContext: GatewayContext, offering: Offers, upstream
   }
 
   async function recovery(call: Call, isRightful: boolean): Promise<replies.Body> {
-    const endpoint = gatewayContext.sold.get(call.endpoint)
-    const isHere = endpoint && call.gateway === gatewayContext.name && !isForgotten(call, clock.now())
-    return isHere
-      ? replies.recovery(endpoint, call, isRightful ? await gatewayContext.pollUrls.keyOf(call.id) : undefined)
-      : {}
+    const endpoint = sold.get(call.endpoint)
+    const isHere = endpoint && call.gateway === name && !isForgotten(call, clock.now())
+    return isHere ? replies.recovery(endpoint, call, isRightful ? await pollUrls.keyOf(call.id) : undefined) : {}
   }
 }

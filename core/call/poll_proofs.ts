@@ -5,7 +5,7 @@
 import { judgeProof, type Judged } from '../identity/proofs.ts'
 import type { SettleContext } from '../payment/settlement/paying.ts'
 import type { Authorization, Call, Identity } from '../ports/mod.ts'
-import type { PollUrls } from './poll_urls.ts'
+import type { PollUrls } from '../identity/poll_urls.ts'
 import { isTimely, type PollProof } from './request_context.ts'
 
 type Signers = Pick<Extract<Identity, { kind: 'known' }>, 'payer'>

@@ -5,7 +5,8 @@ import type { Reply } from '../http/reply.ts'
 import { gunzipJson } from '../lib/gzip_json.ts'
 import type { Paying } from '../payment/settlement/paying.ts'
 import type { Call } from '../ports/mod.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import type { RequestContext } from './request_context.ts'
 
 /** Nothing is left to pay. */
@@ -20,7 +21,7 @@ export type Results = {
   hrefOn(requestContext: RequestContext): (key: string) => string
 }
 
-export function results({ ports, label }: Pick<GatewayContext, 'ports' | 'label'>): Results {
+export function results({ ports, gateway: { label } }: Pick<Engine, 'ports' | 'gateway'>): Results {
   return { result, servedUnsettled, hrefOn }
 
   function result(

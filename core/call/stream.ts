@@ -1,7 +1,7 @@
 /** Steps 8 to 12 for answers that are settled after they are made, whole or streamed (decision 17). */
 import { concatBytes } from '../lib/bytes.ts'
 import { abandon, fail } from '../payment/settlement/fail.ts'
-import type { Paying, SettleContext } from '../payment/settlement/paying.ts'
+import type { Paying } from '../payment/settlement/paying.ts'
 import { settleCall } from '../payment/settlement/settle.ts'
 import { chargeOf } from '../payment/control/margin.ts'
 import { settledMsOf } from '../payment/retention.ts'
@@ -11,7 +11,8 @@ import { errorEvent } from '../http/error_formats.ts'
 import type { Answer, Streamed, StreamedOrder, Stored, Used } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError, causedBy, vendorErrorOf } from '../http/errors.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import { failureText } from './job.ts'
 import type { Call } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -41,10 +42,13 @@ type Paidness = {
   readonly reason?: string
 }
 
-export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
-  const { ports, catalog, timeouts } = gatewayContext
-  const { storage, chain, clock, log, meter, vendors, countTokens } = ports
-  const money: SettleContext = { storage, chain, clock, log, meter, timeouts, prepaid: gatewayContext.prepaid }
+export function streamedCalls(engine: Engine): StreamedCalls {
+  const { ports, money } = engine
+  const { timeouts } = engine.settings
+  const { catalog } = engine.products
+  const { active } = engine.calls
+  const { pollUrls } = engine.identity
+  const { storage, clock, log, meter, vendors, countTokens } = ports
   const answering = deadlinesOf(clock)
   const running = new Map<string, AbortController>()
   const streaming = { clock, timeouts, background: ports.background, open: new Set<() => void>() }
@@ -76,7 +80,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
 
   async function serve(working: OpenedCall<Streamed>): Promise<Reply> {
     const { endpoint, input, call, requestContext } = working
-    const queued = endpoint.deferred?.(input, { ...call, key: await gatewayContext.pollUrls.keyOf(call.id) })
+    const queued = endpoint.deferred?.(input, { ...call, key: await pollUrls.keyOf(call.id) })
     if (queued) {
       ports.background(workAlone(working).catch((error) => abandon(storage, call, { error, now: clock.now() })))
       return json(200, queued, { 'cache-control': 'no-store' })
@@ -102,7 +106,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     if (paid.isRefused)
       return replies.inlineRefusal(endpoint, call, {
         reason: paid.reason ?? 'the payment was refused',
-        key: await gatewayContext.pollUrls.keyOf(call.id),
+        key: await pollUrls.keyOf(call.id),
       })
     return replies.answered(answerOf(stored), paid.headers)
   }
@@ -291,7 +295,7 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
 
   /** The headers with a signed receipt, where receipts are signed. */
   async function signed(headers: Paidness['headers'], { origin, path }: RequestContext): Promise<Paidness['headers']> {
-    return (await gatewayContext.signing?.headers(headers, `${origin}${path}`, origin)) ?? headers
+    return (await engine.signing?.headers(headers, `${origin}${path}`, origin)) ?? headers
   }
 
   /** Records an answer as unpaid when its buyer has it and the payment failed. */
@@ -353,12 +357,12 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
     try {
       await storage.moveCall(
         call.id,
-        { workStatus: ['queued'], workerId: gatewayContext.workerId },
+        { workStatus: ['queued'], workerId: engine.gateway.workerId },
         { workStatus: 'in_progress', startedAt: clock.now() },
       )
       const answer = await attempt(working, stop.signal)
       if (answer.kind === 'stream') throw new Error('work in the background is answered whole')
-      const key = await gatewayContext.pollUrls.keyOf(call.id)
+      const key = await pollUrls.keyOf(call.id)
       const body = working.endpoint.deferredAnswer?.(answer.body, { id: call.id, key }) ?? answer.body
       await settle(working, storedOf(answer, JSON.stringify(body)), { answer: 'unread', used: answer })
     } catch (error) {
@@ -444,8 +448,8 @@ export function streamedCalls(gatewayContext: GatewayContext): StreamedCalls {
         const headers = await signed(outcome.headers, requestContext)
         return { comment: commentOf(headers), isRefused: outcome.isRefused, charge: outcome.charge }
       },
-      isLeased: () => gatewayContext.activeCalls.isLeased(call.id),
-      renewLease: (signal) => gatewayContext.activeCalls.renewLease(call.id, signal),
+      isLeased: () => active.isLeased(call.id),
+      renewLease: (signal) => active.renewLease(call.id, signal),
       async fail(apiError, isAbandoned = false) {
         if (paid !== undefined) return
         if (isAbandoned) await noteAbandoned(call)

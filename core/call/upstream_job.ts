@@ -7,7 +7,8 @@ import type { Completion } from '../payment/settlement/paying.ts'
 import { within } from '../lib/timers.ts'
 import type { Paid, Stored, UpstreamJob, UpstreamStatus } from '../endpoint/mod.ts'
 import { ApiError, vendorErrorOf } from '../http/errors.ts'
-import type { GatewayContext, OpenedCall } from './gateway_context.ts'
+import type { Engine } from '../engine.ts'
+import type { OpenedCall } from './order.ts'
 import { budget } from '../http/request_body.ts'
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
@@ -67,7 +68,10 @@ const GONE = 'The model finished, but its result could not be fetched.'
  */
 const WAIT_MS = 20_000
 
-export function upstreamJobs({ ports, catalog, timeouts, workerId, mirror, maxUpload }: GatewayContext): UpstreamJobs {
+export function upstreamJobs({ gateway, ports, settings, products, mirror }: Engine): UpstreamJobs {
+  const { workerId } = gateway
+  const { timeouts, maxUpload } = settings
+  const { catalog } = products
   const { storage, clock, log, vendors } = ports
   const sending = budget(ORDERS_AT_ONCE * maxUpload, clock)
 

@@ -41,6 +41,7 @@ export type {
   Hosted,
   Made,
   MadeMedia,
+  Mirror,
   OpenMedia,
   Order,
   Settled,

@@ -68,6 +68,9 @@ export type Made = {
  */
 export type Hosted = { readonly key: string | null; readonly url: string | null; readonly source: string }
 
+/** Copies the media of a call to durable storage. Never rejects. */
+export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
+
 /** What storage holds of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 

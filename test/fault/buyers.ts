@@ -3,7 +3,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { pollKey } from '../../core/call/poll_urls.ts'
+import { pollKey } from '../../core/identity/poll_urls.ts'
 import type { Chance } from '../simulation/chance.ts'
 import {
   type Answer,

@@ -1,7 +1,7 @@
 /** What buyers of the model buy, and the requests that they send. */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
-import { pollKey } from '../../core/call/poll_urls.ts'
+import { pollKey } from '../../core/identity/poll_urls.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import type { Gateway, Offer } from '../../core/mod.ts'
 

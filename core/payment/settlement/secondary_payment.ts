@@ -32,33 +32,33 @@ type SecondaryOffer = To & { readonly signal: AbortSignal }
 
 /** What second authorizations need of their gateway. */
 export type SecondaryContext = {
-  readonly name: string
-  readonly basePath: string
-  readonly workerId: string
+  readonly gateway: { readonly name: string; readonly basePath: string; readonly workerId: string }
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
-  readonly timeouts: Timeouts
-  readonly activeCalls: ActiveCalls
-  readonly newWallet: NewWalletLimit
-  readonly pollUrls: { keyOf(id: string): Promise<string> }
+  readonly settings: { readonly timeouts: Timeouts; readonly newWallet: NewWalletLimit }
+  readonly offers: Offers
+  readonly calls: { readonly active: ActiveCalls }
+  readonly identity: { readonly pollUrls: { keyOf(id: string): Promise<string> } }
 }
 
 export function secondaryPayments(
-  gatewayContext: SecondaryContext,
-  offering: Offers,
+  engine: SecondaryContext,
 ): (call: Call, payment: Payment, offer: SecondaryOffer) => Promise<SecondaryPayment> {
-  const { storage, chain, clock, log } = gatewayContext.ports
-  const { timeouts, basePath } = gatewayContext
+  const { storage, chain, clock, log } = engine.ports
+  const { name: gateway, basePath, workerId } = engine.gateway
+  const { timeouts, newWallet } = engine.settings
+  const { pollUrls } = engine.identity
+  const activeCalls = engine.calls.active
   const money: SettleContext = { storage, chain, clock, log, timeouts }
 
   return async function paySecondary(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
-    const offers = offering
+    const offers = engine.offers
       .at({ amount, maxTimeoutSeconds })
       .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
     if (offers.length === 0)
       throw new ApiError('NOT_CONFIGURED', {
         message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
       })
-    const identified = await offering.identify(payment, offers)
+    const identified = await engine.offers.identify(payment, offers)
     if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
     if (identified.kind === 'refused') return identified
     const { payer, key, expiresAt, offer } = identified
@@ -66,7 +66,7 @@ export function secondaryPayments(
     if (payer !== call.payer)
       return refused(`it is signed by ${payer}, but the payment of this request is signed by ${call.payer}`)
     const unpaid = await unpaidCallOf(storage, call, clock.now())
-    if (unpaid) throw unpaidCallError(unpaid, { key: await gatewayContext.pollUrls.keyOf(unpaid.id), basePath })
+    if (unpaid) throw unpaidCallError(unpaid, { key: await pollUrls.keyOf(unpaid.id), basePath })
 
     const known = await storage.callOf(key, clock.now())
     if (known) {
@@ -79,7 +79,7 @@ export function secondaryPayments(
           (await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known),
       }
     }
-    const verdict = await offering.verify(payment, offer)
+    const verdict = await engine.offers.verify(payment, offer)
     if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
     if (verdict.kind === 'refused')
       return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
@@ -89,8 +89,8 @@ export function secondaryPayments(
       const now = clock.now()
       const authorization: Authorization = { key, payer, payment, offer, expiresAt }
       const fresh = {
-        id: newId(gatewayContext.ports.random),
-        gateway: gatewayContext.name,
+        id: newId(engine.ports.random),
+        gateway,
         endpoint: name,
         payer,
         asset,
@@ -100,7 +100,7 @@ export function secondaryPayments(
         model: null,
         request: { parent: call.id },
         createdAt: now,
-        workerId: gatewayContext.workerId,
+        workerId,
         expiresAt: now + SECONDARY_RETENTION_MS,
       }
       const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
@@ -110,8 +110,7 @@ export function secondaryPayments(
         ...(cap && { cap }),
       })
       if (opened.kind === 'replayed') return used(opened.call)
-      if (opened.kind === 'over')
-        return { ...refused(overText(opened, gatewayContext.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
+      if (opened.kind === 'over') return { ...refused(overText(opened, newWallet)), code: 'PAYMENT_UNFUNDED' as const }
       return await settled(opened.call, authorization).catch((error) =>
         abandon(storage, opened.call, { error, now: clock.now() }),
       )
@@ -146,8 +145,7 @@ export function secondaryPayments(
       if (parent?.id === call.id) return true
       return (
         parent !== undefined &&
-        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, activeCalls: gatewayContext.activeCalls }))
-          .workStatus === 'failed'
+        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, activeCalls })).workStatus === 'failed'
       )
     }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { pollUrls } from '../../../core/call/poll_urls.ts'
+import { pollUrls } from '../../../core/identity/poll_urls.ts'
 import { polled } from '../../../core/endpoint/mod.ts'
 import type { Storage } from '../../../core/mod.ts'
 import { kit, ORIGIN, START, testClock } from '../../kit.ts'

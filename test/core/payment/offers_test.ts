@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test'
 import { offersOf } from '../../../core/payment/offers.ts'
 import { timeouts } from '../../../core/payment/timeouts.ts'
 import { usdc } from '../../../core/x402/money.ts'
-import type { GatewayContext } from '../../../core/call/gateway_context.ts'
+import type { OffersContext } from '../../../core/payment/offers.ts'
 import type { Chain, Identity } from '../../../core/ports/mod.ts'
 import type { Terms } from '../../../core/x402/offer.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
@@ -35,7 +35,7 @@ function offering(terms: readonly Terms[], knows = '') {
   } as Partial<Chain> as Chain
   return {
     requests,
-    ...offersOf({ ports: { chain, clock: testClock() }, timeouts } as unknown as GatewayContext),
+    ...offersOf({ ports: { chain, clock: testClock() }, timeouts } as unknown as OffersContext),
   }
 }
 

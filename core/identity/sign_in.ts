@@ -5,11 +5,11 @@
  */
 import { bytesToHex } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
-import { recordKind } from '../../endpoint/record_kind.ts'
-import { familyOf } from '../../ports/chain_family.ts'
-import type { Chain, Storage } from '../../ports/mod.ts'
-import type { Clock } from '../../lib/clock.ts'
-import { within } from '../../lib/timers.ts'
+import { recordKind } from '../endpoint/record_kind.ts'
+import { familyOf } from '../ports/chain_family.ts'
+import type { Chain, Storage } from '../ports/mod.ts'
+import type { Clock } from '../lib/clock.ts'
+import { within } from '../lib/timers.ts'
 import {
   decodeSignIn,
   SIGN_IN,
@@ -20,8 +20,8 @@ import {
   type SignInInfo,
   type SignIns,
   signInText,
-} from '../../x402/sign_in.ts'
-import type { Timeouts } from '../timeouts.ts'
+} from '../x402/sign_in.ts'
+import type { Timeouts } from '../payment/timeouts.ts'
 
 /** Keyed hashes under the secrets that the replicas share. */
 export type KeyedHashes = {

@@ -13,7 +13,6 @@ import { ApiError } from '../http/errors.ts'
 import type { Call, Ports } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { isSameSecret, isSignedQuery, signQuery } from '../lib/ids.ts'
-import type { RequestContext } from './request_context.ts'
 import { KEY } from '../endpoint/replies.ts'
 
 /** The field in which a call stores a keyed hash of the caller's address. */
@@ -29,7 +28,7 @@ export type PollUrls = {
     at: { id: string; expiresAt: number },
   ): Promise<Readonly<Record<string, Json>>>
   /** Throws INVALID_JOB_ID when the query is not signed by us or has expired. */
-  check(poll: Polled, endpoint: Sold, at: { id: string; requestContext: RequestContext; now: number }): Promise<void>
+  check(poll: Polled, endpoint: Sold, at: { id: string; query: URLSearchParams; now: number }): Promise<void>
   /** The poll key of a call. Only replies to the buyer contain it; no payment and no chain does. */
   keyOf(id: string): Promise<string>
   /** Whether this is the poll key of the call under any of our secrets. Takes constant time. */
@@ -75,12 +74,12 @@ export function pollUrls(
       return { ...request, _poll: signQuery(pathOf(endpoint, id), all, await known()) }
     },
 
-    async check({ signedQuery }, endpoint, { id, requestContext, now }) {
+    async check({ signedQuery }, endpoint, { id, query: given, now }) {
       if (!signedQuery) return
-      const query = new URLSearchParams(requestContext.query)
+      const query = new URLSearchParams(given)
       query.delete(KEY)
       const isOurs = isSignedQuery(pathOf(endpoint, id), query, await known())
-      if (isOurs && Number(requestContext.query.get('exp')) * 1000 > now) return
+      if (isOurs && Number(given.get('exp')) * 1000 > now) return
       throw new ApiError('INVALID_JOB_ID', {
         message: 'Use poll_url as it was given: its query is signed, and ends with the job.',
       })
