@@ -88,6 +88,31 @@ describe('a call that is paid by a voucher', () => {
     expect((await calls(subject)).map(({ charge }) => charge as bigint)).toEqual([CHARGE, CHARGE])
   })
 
+  test('is not told to whoever orders with what an earlier, public voucher still allows (contract 1.23, 1.42, 1.97)', async () => {
+    const ready = door()
+    let answered = 0
+    const subject = await seller(async () => {
+      if (++answered === 2) await ready.passed
+      return wholeAnswer()
+    })
+    const { post, buyer, offer } = subject
+    const offerFor = async (max_tokens: number): Promise<Offer> =>
+      decodeHeader((await post({ ...SKY, max_tokens })).headers.get('payment-required')).accepts[0]
+    const first = await buyer.sign(await offerFor(4_461), 0n)
+    expect(first.accepted.amount).toBe(String(CHARGE + QUOTE))
+    expect((await post({ ...SKY, max_tokens: 4_461 }, { payment: first })).status).toBe(200)
+    const payment = await buyer.sign(await offerFor(2_203), CHARGE)
+    const own = post({ ...SKY, max_tokens: 2_203 }, { payment })
+    await subject.clock.settle()
+    // Whoever has read the first voucher presents it on the next base, at the price that it leaves.
+    const answer = post(SKY, { payment: { ...first, accepted: offer }, ip: '198.51.100.66' })
+    for (let turn = 0; turn < 40; turn++) await subject.clock.advance(200)
+    const text = await (await answer).text()
+    expect([(await answer).status, /[?&]key=|job_/.test(text), text.includes('Hello')]).toEqual([402, false, false])
+    ready.open()
+    expect((await own).status).toBe(200)
+  })
+
   test('is written as failed when its work fails, and its voucher is good for another (contract 1.83)', async () => {
     let answered = 0
     const subject = await seller(async () => {

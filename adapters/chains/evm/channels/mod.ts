@@ -124,12 +124,15 @@ export function evmChannels(
   async function identify(payment: Payment, offer: Offer, { now, signal }: CallOptions): Promise<Identity> {
     const parsed = parse(payment, offer)
     if (parsed.kind === 'refused') return parsed
-    const { config: channel, channelId, deposit, key, fundedBy } = parsed
+    const { config: channel, channelId, deposit, key, fundedBy, base, ceiling } = parsed
     const wrong = (await wrongSignature(parsed)) ?? (deposit && (await wrongDeposit(channel, deposit, { now, signal })))
     if (wrong) return wrong
+    const state = await states.get(channelId, now)
+    // On the next base it would name the call that is under way there, and its sender as the buyer.
+    if (state && base === state.charged && isSpentVoucher(state, ceiling)) return spentVoucher(ceiling)
     const isAlone = channel.payer === channel.payerAuthorizer
     const isSigned = isAlone || deposit !== undefined
-    const isPayerProven = isSigned || (await states.get(channelId, now))?.isPayerProven
+    const isPayerProven = isSigned || state?.isPayerProven
     const payer = buyerOf({ config: channel, ...(isPayerProven && { isPayerProven }) })
     const other = isPayerProven ? channel.payerAuthorizer : channel.payer
     const expiresAt = deposit ? Math.min(endOf(deposit), now + VOUCHER_LIFE_MS) : now + VOUCHER_LIFE_MS
