@@ -23,6 +23,9 @@ export const POLL_SECRET = '5e'.repeat(32)
 export const pollUrl = (id: string, path: string = POSTED): string =>
   `${path}/${id}?key=${pollKey(Buffer.from(POLL_SECRET, 'hex'), id)}`
 
+/** The same without its key, which only the buyer was told. */
+export const strangerPollUrl = (id: string, path: string = POSTED): string => `${path}/${id}`
+
 export const POSTED = '/api/v1/images/generations'
 const COMPLETIONS = '/api/v1/chat/completions'
 

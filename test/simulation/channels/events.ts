@@ -3,7 +3,7 @@ import type { Reply } from '../../../core/http/reply.ts'
 import { encodeFunctionData } from 'viem'
 import { lower } from '../../../adapters/chains/hex.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/chains/lib/x402_contracts.ts'
-import { pollUrl, type Product, requestOf } from '../products.ts'
+import { pollUrl, strangerPollUrl, type Product, requestOf } from '../products.ts'
 import { ownerOf } from '../scheduler.ts'
 import { MIN_DEPOSIT } from './terms.ts'
 import type { Client } from './clients.ts'
@@ -114,7 +114,9 @@ export function post(world: World, process: Process, signed: Signed): Actor {
 
 export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
   const path = world.ledger.isLive(id) ? '/api/v1/calls' : undefined
-  const request = requestOf('GET', pollUrl(id, path), { header: signed.header })
+  const isOwn = world.ledger.opener(id)?.holder === signed.holder
+  const url = isOwn ? pollUrl(id, path) : strangerPollUrl(id, path)
+  const request = requestOf('GET', url, { header: signed.header })
   const name = `${ownerOf(process.index)} poll ${world.ledger.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isPresented = true

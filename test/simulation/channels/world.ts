@@ -265,6 +265,7 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
   /** A node that a process reads: behind at times, and never again behind what it has shown by much. */
   function nodeOf(process: () => Process): Pick<Backing, 'reads' | 'rpc'> {
     let newest = 0
+    let highest = 0
     const scheduled = <T>(label: string, run: () => T) =>
       world.ask(process(), { label, isStorage: false, run: async () => run() })
     return {
@@ -291,6 +292,8 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
       const time = Math.floor(block.time / 1000)
       if (time + at.lagSeconds < newest) return failure('the node is behind a block it has already shown')
       newest = Math.max(newest, time)
+      if (block.number < highest) world.ledger.wentBack(block)
+      highest = Math.max(highest, block.number)
       return { kind: 'seen', time, block: block.number, results: calls.map((call) => contract.call(call, block)) }
     }
   }
