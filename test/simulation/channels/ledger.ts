@@ -89,7 +89,7 @@ export type ChannelLedger = {
   alerted(message: string, fields: Record<string, unknown> | undefined): void
   restored(): void
   /** A node has shown an older block than before. */
-  wentBack(shown: Block): void
+  wentBack(block: Block): void
   /** A wallet took its money away, or began to. */
   fled(client: Client): void
   /** A channel that was charged before the run began. */
@@ -462,9 +462,9 @@ export function channelLedger(world: World): ChannelLedger {
       }
     },
 
-    wentBack(shown) {
+    wentBack(block) {
       for (const { id } of world.clients)
-        if (world.contract.escrow(id).balance > 0n && !shown.state.escrows.get(id)?.balance) hidden.add(id)
+        if (world.contract.escrow(id).balance > 0n && !block.state.escrows.get(id)?.balance) hidden.add(id)
     },
 
     fled: ({ buyer }) => void fugitives.add(buyer),
