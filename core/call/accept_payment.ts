@@ -20,9 +20,11 @@ import { wasHandedOut } from '../identity/proofs.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import { abandon, fail, failIfOverdue } from '../payment/settlement/fail.ts'
 import {
+  type Counted,
   countUnproven,
   notePaid,
   unprovenPrice,
+  type Full,
   fullText,
   isKnownFull,
   MAX_RETRY_S,
@@ -382,32 +384,35 @@ export function paymentAcceptance(
       return opening.why === 'new_wallets'
         ? later(fullText({ retryAfterSeconds: MAX_RETRY_S }, verified.offers), MAX_RETRY_S)
         : unfunded(overText(opening, newWallet))
-    const stopped = await stoppedAtOpening(verified, { authorization, opening }).catch((error) =>
+    const started = await begin(verified, { authorization, opening }).catch((error) =>
       abandon(storage, opening.call, { error, now: clock.now() }),
     )
-    if (stopped) return stopped
-    const settlesEarly = opening.atLimit === true
+    if (started.kind === 'refused') return started
+    const settlesEarly = opening.atLimit === true || started.settlesEarly
     const working = { endpoint, input, authorization, requestContext, margin: price.margin, settlesEarly }
     return { kind: 'opened', opened: { ...working, call: opening.call } }
   }
 
-  /** Why an open call does not begin; it has failed then. */
-  async function stoppedAtOpening(
+  /** Whether an open call may begin, and how it is settled. A call that is refused here has failed. */
+  async function begin(
     verified: Verified,
     { authorization, opening }: { authorization: Authorization; opening: Extract<Opened, { kind: 'opened' }> },
-  ): Promise<Refused | undefined> {
+  ): Promise<Refused | Exclude<Counted, Full>> {
     const moved = await movedSince(verified, opening.call)
     if (moved) return moved
-    if (!opening.isNew) return void notePaid(storage, verified, verified.price.amount)
+    if (!opening.isNew) {
+      notePaid(storage, verified, verified.price.amount)
+      return { kind: 'counted', settlesEarly: false }
+    }
     const { endpoint, input, price, requestContext, offers } = verified
     const now = clock.now()
     const worst = endpoint.delivery === 'stream' ? endpoint.worstCost?.(input) : undefined
     const caller = addressKey(requestContext.ip)
     const order = { call: opening.call, authorization, worth: worthOf(price.amount, worst), caller }
-    const full = await countUnproven(unproven, order, now)
-    if (!full) return undefined
+    const counted = await countUnproven(unproven, order, now)
+    if (counted.kind === 'counted') return counted
     await fail(storage, opening.call, 'New wallets have too much unpaid at the moment. Nothing was charged.', now)
-    return later(fullText(full, offers), full.retryAfterSeconds)
+    return later(fullText(counted, offers), counted.retryAfterSeconds)
   }
 
   /** The opened call, once its deposit is on chain where it has one. */

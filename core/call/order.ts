@@ -30,8 +30,8 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
   /** The operator's margin in its quote, in percent. */
   readonly margin?: string | undefined
   /**
-   * The wallet has never paid and may have no other such call open, so its stream is settled before any content is sent
-   * (contract 1.47).
+   * The wallet has never paid and may have no other such call open, or new wallets have much unpaid together: its
+   * stream is settled before any content is sent (contract 1.47, 1.95).
    */
   readonly settlesEarly?: boolean
   /** What the buyer is told of its deposit where the work fails. */

@@ -62,7 +62,7 @@ export type Setup = {
   readonly freeToOrigin?: (origin: string) => boolean
   /** Limits of one wallet that has not paid, on calls like chat: 2 open ones of 0.05 USDC; the first at any price. */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
-  /** What they may have open or unpaid together: by default 4 USDC at the gateway, 1.5 from one address. */
+  /** What they may have open or unpaid together: by default 4 USDC a gateway (1 for streams), 1.5 an address. */
   readonly newWallets?: Partial<NewWalletsLimit>
   /** Wallet allowlists of restricted products: `generate_content`, `background`. */
   readonly allowlists?: Readonly<Record<string, readonly string[]>>

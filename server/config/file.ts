@@ -186,6 +186,10 @@ export const File = Type.Object(
       'The same for wallets at one client address; an IPv6 /64 is one.',
       Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.address }),
     ),
+    new_wallets_streamed_usdc: setting(
+      'Once new wallets at a gateway have this much open or unpaid together, in USDC, as text, their further streams are settled before any content is sent.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.streamed }),
+    ),
     free_per_minute: setting('Requests to free models per minute and client address.', Requests(30)),
     free_per_hour: setting('Requests to free models per hour and client address.', Requests(300)),
     max_connections: setting(
@@ -254,6 +258,7 @@ export const variables: Readonly<Record<string, string>> = {
   NEW_WALLET_USDC: 'new_wallet_usdc',
   NEW_WALLETS_USDC: 'new_wallets_usdc',
   NEW_WALLETS_USDC_PER_ADDRESS: 'new_wallets_usdc_per_address',
+  NEW_WALLETS_STREAMED_USDC: 'new_wallets_streamed_usdc',
   FREE_PER_MINUTE: 'free_per_minute',
   FREE_PER_HOUR: 'free_per_hour',
   MAX_CONNECTIONS: 'max_connections',

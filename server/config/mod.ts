@@ -351,6 +351,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       newWallets: newWalletsLimit({
         ...(file.new_wallets_usdc !== undefined && { gateway: file.new_wallets_usdc }),
         ...(file.new_wallets_usdc_per_address !== undefined && { address: file.new_wallets_usdc_per_address }),
+        ...(file.new_wallets_streamed_usdc !== undefined && { streamed: file.new_wallets_streamed_usdc }),
       }),
       freePerMinute: file.free_per_minute ?? 30,
       freePerHour: file.free_per_hour ?? 300,

@@ -1,7 +1,7 @@
 /**
  * What an operator loses in an hour to fresh wallets that take whole streams and move their money away meanwhile.
  * `bun test/fault/sybils.ts [--minutes=60] [--wallets=10] [--addresses=1000]` prints it with no limit on new wallets
- * together, as it was, and with the usual one.
+ * together, as it was, with limits on refusals alone, and with the usual ones.
  */
 import { parseArgs } from 'node:util'
 import { memoryChain } from '../../adapters/chains/memory.ts'
@@ -14,7 +14,11 @@ import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'
 export const LONG_ANSWER = { ...STREAM, max_tokens: 52_400 }
 const WORST_COST = 235_809n
 
-export const NO_LIMIT: NewWalletsLimit = { gateway: usdc(10n ** 15n), address: usdc(10n ** 15n) }
+export const NO_LIMIT: NewWalletsLimit = {
+  gateway: usdc(10n ** 15n),
+  address: usdc(10n ** 15n),
+  streamed: usdc(10n ** 15n),
+}
 
 export type Sybils = {
   readonly minutes: number
@@ -81,7 +85,8 @@ if (import.meta.main) {
   }
   for (const [name, limit] of [
     ['without a limit', NO_LIMIT],
-    ['with the usual limit', newWalletsLimit()],
+    ['where streams are not settled early', { ...newWalletsLimit(), streamed: NO_LIMIT.streamed }],
+    ['with the usual limits', newWalletsLimit()],
   ] as const) {
     const { tried, taken, quoted, cost, alerts } = await sybilLoss(limit, sybils)
     console.log(

@@ -13,20 +13,28 @@ import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import type { Offer } from '../../x402/protocol.ts'
 import { wasAbandoned } from './unpaid_calls.ts'
 
-/** Most that new wallets may have open or unpaid: at a gateway, and from one address (an IPv6 /64). */
-export type NewWalletsLimit = { readonly gateway: Usdc; readonly address: Usdc }
+/**
+ * Most that new wallets may have open or unpaid: at a gateway, and from one address (an IPv6 /64). Once it comes to
+ * `streamed` at the gateway, further streams are settled before any content is sent.
+ */
+export type NewWalletsLimit = { readonly gateway: Usdc; readonly address: Usdc; readonly streamed: Usdc }
 
 /** Limits of one wallet that has not paid, on calls that are served before settlement, where none are set. */
 export const NEW_WALLET_LIMIT = { calls: 2, worth: roundUp(dollars('0.05')) }
 
 /** The limits of all of them where none are set, in USDC (decision 141). */
-export const NEW_WALLETS_USDC = { gateway: '4', address: '1.5' }
+export const NEW_WALLETS_USDC = { gateway: '4', address: '1.5', streamed: '1' }
 
 /** The same in base units; other limits in place of them where they are given. */
-export function newWalletsLimit({ gateway, address }: Partial<typeof NEW_WALLETS_USDC> = {}): NewWalletsLimit {
+export function newWalletsLimit({
+  gateway,
+  address,
+  streamed,
+}: Partial<typeof NEW_WALLETS_USDC> = {}): NewWalletsLimit {
   return {
     gateway: roundUp(dollars(gateway ?? NEW_WALLETS_USDC.gateway)),
     address: roundUp(dollars(address ?? NEW_WALLETS_USDC.address)),
+    streamed: roundUp(dollars(streamed ?? NEW_WALLETS_USDC.streamed)),
   }
 }
 
@@ -55,7 +63,14 @@ const AT_ONCE = 50
 /** Longest wait that is asked for: what others pay makes room at any time. */
 export const MAX_RETRY_S = 60
 
-export type Full = { readonly whose: 'gateway' | 'address'; readonly retryAfterSeconds: number }
+/** `settlesEarly`: new wallets have so much open or unpaid that a stream is settled before any content is sent. */
+export type Counted = { readonly kind: 'counted'; readonly settlesEarly: boolean } | Full
+
+export type Full = {
+  readonly kind: 'full'
+  readonly whose: 'gateway' | 'address'
+  readonly retryAfterSeconds: number
+}
 
 /**
  * Whether an order has room beside the others. One that is worth more than a whole limit has room while no other such
@@ -75,6 +90,11 @@ export function judgeUnproven(
   return others.length < MAX_CALLS && fits(others, limit.gateway) ? undefined : 'gateway'
 }
 
+/** Whether an order and the others come to more than may be streamed before settlement. */
+export function isBeyondStreamed(worth: bigint, others: readonly UnprovenCall[], limit: NewWalletsLimit): boolean {
+  return others.reduce((sum, other) => sum + other.worth, worth) > limit.streamed
+}
+
 export type UnprovenContext = {
   readonly storage: Storage
   readonly log: Log
@@ -85,12 +105,19 @@ export type UnprovenContext = {
 }
 
 /** What a process knows of a gateway's limit without asking storage. */
-type Known = { fullUntil: number; checkedAt: number; alertedAt: number; readonly addresses: Map<string, number> }
+type Known = {
+  fullUntil: number
+  checkedAt: number
+  streamsAt: number
+  alertedAt: number
+  readonly addresses: Map<string, number>
+}
 
 const knownOf = ({ storage, gateway }: Pick<UnprovenContext, 'storage' | 'gateway'>): Known =>
   sharedBy(storage, `new wallets of ${gateway}`, () => ({
     fullUntil: Number.NEGATIVE_INFINITY,
     checkedAt: Number.NEGATIVE_INFINITY,
+    streamsAt: Number.NEGATIVE_INFINITY,
     alertedAt: Number.NEGATIVE_INFINITY,
     addresses: new Map<string, number>(),
   }))
@@ -144,12 +171,12 @@ export type NewOrder = {
   readonly caller: string
 }
 
-/** Counts an open call of a new wallet. Where there is no room for it, it does not count, and the answer says so. */
+/** Counts an open call of a new wallet, unless there is no room for it. */
 export async function countUnproven(
   context: UnprovenContext,
   { call, authorization, worth, caller }: NewOrder,
   now: number,
-): Promise<Full | undefined> {
+): Promise<Counted> {
   const { storage, gateway, limit } = context
   const address = caller === '' ? '' : await context.hashOf(caller)
   // Whoever signs for a day would otherwise keep all others waiting for a day.
@@ -157,15 +184,23 @@ export async function countUnproven(
   const expiresAt = Math.max(now, end) + HOUR_MS
   const record = { id: call.id, owner: ownerOf(gateway), data: { worth: String(worth), address }, expiresAt }
   const own = await UNPROVEN.put(storage, record, now)
-  // The same order, sent twice, is counted already.
-  if (!own) return undefined
   const others = async () => (await listed(context, now)).filter(({ id }) => id !== call.id)
-  const judged = (calls: readonly Listed[]) => judgeUnproven({ worth, address }, calls.map(unprovenOf), limit)
+  const judged = (calls: readonly Listed[]) => {
+    const unproven = calls.map(unprovenOf)
+    // The same order, sent twice, is counted already.
+    const whose = own && judgeUnproven({ worth, address }, unproven, limit)
+    return { whose, settlesEarly: isBeyondStreamed(worth, unproven, limit) }
+  }
   let counted = await others()
-  let whose = judged(counted)
-  const isSwept = (whose || counted.length >= MANY_CALLS) && (await forgetProven(context, counted, now))
-  if (whose && isSwept) whose = judged((counted = await others()))
-  if (!whose) return undefined
+  let answer = judged(counted)
+  const isNeeded = answer.whose !== undefined || counted.length >= MANY_CALLS
+  const isShort = answer.whose !== undefined || answer.settlesEarly
+  // Two times: one that looks so that a stream need not wait must not keep the next order from its own look.
+  const isSwept =
+    (isNeeded || isShort) && (await forgetProven(context, counted, { now, at: isNeeded ? 'checkedAt' : 'streamsAt' }))
+  if (isShort && isSwept) answer = judged((counted = await others()))
+  const { whose, settlesEarly } = answer
+  if (!own || !whose) return { kind: 'counted', settlesEarly }
   await UNPROVEN.move(storage, own, { expiresAt: now }, now)
   return noteFull(context, { whose, caller, counted }, now)
 }
@@ -179,11 +214,15 @@ const listed = ({ storage, gateway }: UnprovenContext, now: number): Promise<rea
   UNPROVEN.list(storage, ownerOf(gateway), { now, limit: MAX_CALLS + 1 })
 
 /** Stops counting what was paid or has cost nothing. False where that was done a moment ago. */
-async function forgetProven(context: UnprovenContext, calls: readonly Listed[], now: number): Promise<boolean> {
+async function forgetProven(
+  context: UnprovenContext,
+  calls: readonly Listed[],
+  { now, at }: { readonly now: number; readonly at: 'checkedAt' | 'streamsAt' },
+): Promise<boolean> {
   const { storage } = context
   const known = knownOf(context)
-  if (now - known.checkedAt < calls.length * SWEEP_MS) return false
-  known.checkedAt = now
+  if (now - known[at] < calls.length * SWEEP_MS) return false
+  known[at] = now
   for (let from = 0; from < calls.length; from += AT_ONCE)
     await Promise.all(
       calls.slice(from, from + AT_ONCE).map(async (each) => {
@@ -223,7 +262,11 @@ function noteFull(
     })
   }
   const first = Math.min(...counted.map(({ expiresAt }) => expiresAt))
-  return { whose, retryAfterSeconds: Math.max(1, Math.min(MAX_RETRY_S, Math.ceil((first - now) / 1_000))) }
+  return {
+    kind: 'full',
+    whose,
+    retryAfterSeconds: Math.max(1, Math.min(MAX_RETRY_S, Math.ceil((first - now) / 1_000))),
+  }
 }
 
 /** The reason of the refusal, and what to do. */

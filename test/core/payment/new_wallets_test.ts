@@ -14,8 +14,11 @@ const HOUR = 3_600_000
 /** A quote of 0.0246 for an answer that may cost 0.236. */
 const LONG = { ...STREAM, max_tokens: 52_400 }
 
+/** Nothing is settled early: refusals alone hold the bound. */
+const REFUSALS = { newWallets: { streamed: usdc(10n ** 12n) } }
+
 /** A gateway whose fresh wallets move their money away while their answer is on its way. */
-async function drained(options: KitOptions = {}) {
+async function drained(options: KitOptions = REFUSALS) {
   let thief: string | undefined
   const chain = memoryChain()
   const subject = await table(
@@ -122,7 +125,7 @@ describe('wallets that have not paid, together', () => {
         return storage.listRecords(...given)
       },
     }
-    const { takes, pays } = await drained({ ports: { storage: spied } })
+    const { takes, pays } = await drained({ ...REFUSALS, ports: { storage: spied } })
     expect(await pays('regular')).toBe(200)
     for (const name of names(8)) await takes(name)
     expect(await pays('another')).toBe(402)
@@ -176,7 +179,7 @@ describe('wallets that have not paid, together', () => {
 
   test('a channel is money that has been deposited: its calls are not among them (contract 1.95)', async () => {
     const storage = memoryStorage()
-    const limits = { gateway: usdc(0n), address: usdc(0n) }
+    const limits = { gateway: usdc(0n), address: usdc(0n), streamed: usdc(0n) }
     const subject = await table(undefined, {
       newWallets: limits,
       ports: { storage, chain: voucherChain(storage) },
@@ -185,6 +188,57 @@ describe('wallets that have not paid, together', () => {
     const buyer = voucherBuyer('alice')
     expect((await subject.post(SKY, { payment: await buyer.sign(offer, 0n) })).status).toBe(200)
     expect((await subject.post(SKY, { payment: await buyer.sign(offer, 1_017n) })).status).toBe(200)
+  })
+})
+
+describe('streams of wallets that have not paid', () => {
+  test('above 1 USDC together they are settled before any content is sent, and refused no earlier (contract 1.95)', async () => {
+    const { takes, pays } = await drained({})
+    const answers = []
+    for (const [at, name] of names(14).entries()) answers.push(await takes(name, { ip: `198.51.100.${at}` }))
+    expect(answers.map(({ status, isTaken }) => [status, isTaken])).toEqual([
+      ...Array.from({ length: 4 }, () => [200, true]),
+      ...Array.from({ length: 10 }, () => [200, false]),
+    ])
+    expect(await pays('honest', { ip: '203.0.113.1' })).toBe(200)
+  })
+
+  test('ordered at the same time, on two replicas, no more of them leave content unpaid (contract 1.95)', async () => {
+    const chain = memoryChain()
+    const { gateway, restart, signed, post, buyer } = await table(
+      async () => {
+        for (const name of names(16)) chain.drain(chain.wallet(name))
+        return streamAnswer(HELLO)
+      },
+      { chain },
+    )
+    const replicas = [gateway, restart()]
+    const payments = await Promise.all(names(16).map((name) => signed(LONG, { by: buyer(name) })))
+    const answers = await Promise.all(
+      payments.map((payment, at) =>
+        post(LONG, { payment, ip: `198.51.100.${at}`, gateway: replicas[at % 2] as typeof gateway }),
+      ),
+    )
+    const texts = await Promise.all(answers.map((answer) => answer.text()))
+    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThan(4)
+    expect(texts.filter((text) => text.includes('lo"')).length).toBeLessThanOrEqual(4)
+  })
+
+  test('an honest new buyer reads the whole answer of a stream that was settled early (contract 1.95)', async () => {
+    const { takes, signed, post, buyer, idle, chain } = await drained({ newWallets: { streamed: usdc(0n) } })
+    expect(await takes('thief')).toMatchObject({ status: 200, isTaken: false })
+    const response = await post(LONG, { payment: await signed(LONG, { by: buyer('honest') }) })
+    const text = await response.text()
+    await idle()
+    expect([response.status, text.includes('lo"'), chain.transfers.length]).toEqual([200, true, 1])
+  })
+
+  test('what new wallets have paid lets streams begin before settlement again (contract 1.95)', async () => {
+    const { takes, pays } = await drained({})
+    for (const name of names(30, 'honest')) expect(await pays(name)).toBe(200)
+    const answers = []
+    for (const name of names(6)) answers.push((await takes(name)).isTaken)
+    expect(answers).toEqual([true, true, true, true, false, false])
   })
 })
 
@@ -222,7 +276,7 @@ describe('orders that are worked on before they are paid', () => {
 })
 
 test('a dear order keeps nobody from a cheap one, and no second dear one has room beside it (contract 1.95)', () => {
-  const limit = { gateway: usdc(500n), address: usdc(100n) }
+  const limit = { gateway: usdc(500n), address: usdc(100n), streamed: usdc(300n) }
   const other = (worth: bigint, address = 'a', id = 'x') => ({ id, worth, address })
   const judged = (worth: bigint, ...others: readonly ReturnType<typeof other>[]) =>
     judgeUnproven({ worth, address: 'a' }, others, limit)

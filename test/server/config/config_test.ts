@@ -55,7 +55,7 @@ describe('defaults', () => {
       environmentVendors: [],
       receiptMs: 10_000,
       newWallet: { calls: 2, worth: usdc(50_000n) },
-      newWallets: { gateway: usdc(4_000_000n), address: usdc(1_500_000n) },
+      newWallets: { gateway: usdc(4_000_000n), address: usdc(1_500_000n), streamed: usdc(1_000_000n) },
       freePerMinute: 30,
       freePerHour: 300,
       maxConnections: undefined,

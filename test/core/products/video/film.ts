@@ -100,7 +100,7 @@ export function cinema({ ports: { vendors, ...ports } = {}, ...options }: KitOpt
   const subject = kit({
     endpoints: [film, filmPoll, ...endpoints],
     // One wallet orders many of them; new_wallets_test.ts has what new ones may order.
-    newWallets: { gateway: usdc(10n ** 12n), address: usdc(10n ** 12n) },
+    newWallets: { gateway: usdc(10n ** 12n), address: usdc(10n ** 12n), streamed: usdc(10n ** 12n) },
     ports: { ...ports, vendors: { media, ...vendors } },
     ...options,
   })
