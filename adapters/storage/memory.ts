@@ -42,7 +42,6 @@ import {
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { databases } from './databases.ts'
-import { wholeDays } from './spend_total.ts'
 import {
   countedOf,
   DAY_MS,
@@ -52,7 +51,7 @@ import {
   type StoredTotal,
   totalled,
 } from '../../core/payment/reports/call_totals.ts'
-import { spendOf, summed } from '../../core/payment/spend_report.ts'
+import { spendOf, summed, wholeDays } from '../../core/payment/spend_report.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization | null }
 

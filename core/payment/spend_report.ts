@@ -4,6 +4,14 @@ import { usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
 import type { Spend, Usage } from '../ports/mod.ts'
 
+const DAY_MS = 86_400_000
+
+/** The first whole day at or after `since`, in days since 1970, and when it begins: calls before it are read singly. */
+export function wholeDays(since: number): { readonly day: number; readonly until: number } {
+  const day = Math.ceil(since / DAY_MS)
+  return { day, until: day * DAY_MS }
+}
+
 /**
  * The spend of one settled call. Undefined for a call of another wallet, or one that did not settle at or after `since`
  * (milliseconds, inclusive).

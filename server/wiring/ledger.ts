@@ -1,4 +1,4 @@
-import { sqliteLedger } from '../../adapters/storage/sqlite/ledger_reads.ts'
+import { sqliteLedger } from '../../adapters/storage/sqlite/mod.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
 import type { Config } from '../config/mod.ts'
 

@@ -69,7 +69,6 @@ test('the package asks for the versions that were tested, and for what the serve
     '@sinclair/typebox',
     '@solana-program/token',
     '@solana/kit',
-    'drizzle-orm',
     'gpt-tokenizer',
     'image-size',
     'jose',

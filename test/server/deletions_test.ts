@@ -34,26 +34,15 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
     ['DELETE FROM object_parts WHERE upload = ?', 'the parts of one object'],
   ],
   'adapters/providers/pyodide/sandbox.ts': [['rmSync(cwd', 'the empty folder that the sandbox was started in']],
-  'adapters/storage/postgres/call_totals.ts': [
-    ['db.delete(callTotals)', 'sums of hours that no report shows; those of days stay'],
-  ],
   'adapters/storage/postgres/migrations.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
-  'adapters/storage/postgres/statements.ts': [
-    ['db.delete(authorizations).where(same(bindings.key))', 'an authorization whose call failed: it is free again'],
-    ['db.delete(authorizations).where(among(bindings.call))', 'goes with its call'],
-    ['db.delete(calls)', 'calls past the retention of the operator, or in the archive'],
-    ['.delete(records)', 'past their end'],
-    ['.delete(leases)', 'past their end'],
-    ['.delete(rateWindows)', 'past their end'],
-  ],
+  'adapters/storage/postgres/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
   'adapters/storage/sqlite/migrations.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
-  'adapters/storage/sqlite/statements.ts': [
-    ['.delete(authorizations)', 'goes with its call, or the call failed and it is free again', 2],
-    ['.delete(calls)', 'calls past the retention of the operator, or in the archive'],
-    ['.delete(callTotals)', 'sums of hours that no report shows; those of days stay'],
-    ['.delete(records)', 'past their end'],
-    ['.delete(leases)', 'past their end'],
-    ['.delete(rateWindows)', 'past their end'],
+  'adapters/storage/sqlite/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
+  'adapters/storage/sql/statements.ts': [
+    ['delete from authorizations where key = @key', 'an authorization whose call failed: it is free again'],
+    ["delete from authorizations where ${among('call')}", 'goes with its call'],
+    ['delete from calls', 'calls past the retention of the operator, or in the archive'],
+    ['delete from call_totals', 'sums of hours that no report shows; those of days stay'],
   ],
   'adapters/storage/sqlite/backup.ts': [
     ['rmSync(temporary, { force: true })', 'a copy of this process that did not end'],

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { migrate, migrations, readingProblem } from './migrations.ts'
-import type { Migration as SchemaMigration } from '../migration.ts'
-import type { Statement, Values } from './statement.ts'
+import type { Migration } from '../migration.ts'
+import type { Statement, Values } from '../sql/statement.ts'
 
 export type Limits = {
   /** Maximum connections of this process. Default 10. */
@@ -16,7 +16,7 @@ export type Limits = {
   /** How long a verb retries while the database is unreachable, in milliseconds. Default 1,500. */
   readonly waitMs?: number
   /** The migrations that this process knows. By default those of this version. */
-  readonly schema?: readonly SchemaMigration[]
+  readonly schema?: readonly Migration[]
 }
 
 /**
@@ -26,7 +26,7 @@ export type Limits = {
 export type Send = <Row>(statement: Statement<Row>, values: Values) => Promise<Row[]>
 
 /** A transaction in two round trips: the statements of `read` are sent with BEGIN, those of `write` with COMMIT. */
-export type Migration<Seen, Answer> = {
+type Step<Seen, Answer> = {
   /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
   readonly turn: string
   /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
@@ -127,7 +127,7 @@ export function connections(
     locks = [],
     read: readRows,
     write: writeRows,
-  }: Migration<Seen, Answer>): Promise<Answer> {
+  }: Step<Seen, Answer>): Promise<Answer> {
     await ready()
     return await use(async (client) => {
       const send = sender(client)
@@ -155,7 +155,7 @@ export function connections(
     /** Connects and migrates, so that a start fails where every verb would fail. */
     ready: () => tracked(() => withRetries(waitMs, ready)),
     read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
-    write: <Seen, Answer>(step: Migration<Seen, Answer>) =>
+    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
       tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
     /** Rejects when the schema takes a newer Farebox than this one. */
     checkSchema: () =>

@@ -1,14 +1,8 @@
 /**
- * Sums of calls by hour and day in SQLite: the migration that has them kept, and how they are read. What counts is in
+ * Sums of calls by hour and day in SQLite: the migration that has them kept. What counts is in
  * core/payment/reports/call_totals.ts.
  */
-import { byTime, DAY_MS, HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
-import type { CallTotal, CallTotalsQuery, LedgerReads } from '../../../core/ports/mod.ts'
-import { usdc } from '../../../core/x402/money.ts'
 import type { Migration } from '../migration.ts'
-import type { SqliteDriver } from './driver.ts'
-
-const BILLION = 1_000_000_000n
 
 const BILLIONS = (paid: string) => `cast(substr(${paid}, 1, length(${paid}) - 9) AS INTEGER)`
 const REST = (paid: string) => `cast(substr(${paid}, -9) AS INTEGER)`
@@ -89,91 +83,3 @@ export const callTotalsStep: Migration = {
     ).join('')}
   `,
 }
-
-const callTotalsBy = (name: string) => `
-  SELECT at, ${name}, outcome, up_to_ms, sum(calls), cast(sum(billions) AS text), cast(sum(rest) AS text)
-  FROM call_totals
-  WHERE unit = ? AND at >= ? AND at < ? AND gateway = coalesce(?, gateway) AND endpoint = coalesce(?, endpoint)
-    AND model = coalesce(?, model)
-  GROUP BY 1, 2, 3, 4 HAVING sum(calls) <> 0`
-
-const BUYERS_BY_DAY = `
-  SELECT day, count(DISTINCT payer) FROM spend_totals
-  WHERE day >= ? AND day < ? AND gateway = coalesce(?, gateway) AND endpoint = coalesce(?, endpoint)
-    AND model = coalesce(?, model)
-  GROUP BY day ORDER BY day`
-
-/** The model stands with a colon before it, because an empty name is not the same as none. */
-const named = ({ gateway, endpoint, model }: Pick<CallTotalsQuery, 'gateway' | 'endpoint' | 'model'>) => [
-  gateway ?? null,
-  endpoint ?? null,
-  model === undefined ? null : `:${model}`,
-]
-
-/** Reads the sums. */
-export function totalsReads(
-  database: SqliteDriver,
-  read: <T>(step: () => T) => Promise<T>,
-): Pick<LedgerReads, 'callTotals' | 'buyersByDay'> {
-  const statements = {
-    all: database.prepare(callTotalsBy('NULL')),
-    gateway: database.prepare(callTotalsBy('gateway')),
-    endpoint: database.prepare(callTotalsBy('endpoint')),
-    model: database.prepare(callTotalsBy("CASE model WHEN '' THEN NULL ELSE model END")),
-  }
-  const firstAt = database.prepare('SELECT min(at) FROM call_totals WHERE unit = ? AND at >= ?')
-  const buyers = database.prepare(BUYERS_BY_DAY)
-  const firstDay = database.prepare('SELECT min(day) FROM spend_totals WHERE day >= ?')
-
-  return {
-    async callTotals({ unit, since, until, by, ...names }) {
-      const step = unit === 'hour' ? HOUR_MS : DAY_MS
-      const found = await inSteps(since, until, {
-        size: CHUNK * step,
-        first: (from) => firstAt.values(step, from),
-        rows: (from, to) => statements[by ?? 'all'].values(step, from, to, ...named(names)),
-      })
-      return found
-        .map(([at, name, outcome, upToMs, calls, billions, rest]) => ({
-          at: Number(at),
-          name: by === 'model' && name !== null ? String(name).slice(1) : (name as string | null),
-          outcome: outcome as CallTotal['outcome'],
-          upToMs: Number(upToMs),
-          calls: Number(calls),
-          spent: usdc(BigInt(String(billions)) * BILLION + BigInt(String(rest))),
-        }))
-        .toSorted(byTime)
-    },
-
-    async buyersByDay({ since, until, ...names }) {
-      const found = await inSteps(Math.ceil(since / DAY_MS), Math.ceil(until / DAY_MS), {
-        size: CHUNK,
-        first: (from) => firstDay.values(from),
-        rows: (from, to) => buyers.values(from, to, ...named(names)),
-      })
-      return found.map(([day, count]) => ({ at: Number(day) * DAY_MS, buyers: Number(count) }))
-    },
-  }
-
-  /** Reads a part of the range at a time, so that buyers are served between the parts; gaps are passed over. */
-  async function inSteps(since: number, until: number, { size, first, rows }: Steps): Promise<unknown[][]> {
-    const found: unknown[][] = []
-    for (let from = since; ;) {
-      const next = await read(() => first(from)[0]?.[0] ?? null)
-      if (next === null || Number(next) >= until) return found
-      const [at, to] = [Number(next), Math.min(until, Number(next) + size)]
-      for (const row of await read(() => rows(at, to))) found.push(row)
-      from = to
-      await new Promise((turn) => setTimeout(turn, 0))
-    }
-  }
-}
-
-type Steps = {
-  readonly size: number
-  first(from: number): unknown[][]
-  rows(from: number, to: number): unknown[][]
-}
-
-/** Hours or days that are read at once. */
-const CHUNK = 12

@@ -1,15 +1,16 @@
 import { Database } from 'bun:sqlite'
-import { describe, expect, spyOn, test } from 'bun:test'
+import { describe, expect, test } from 'bun:test'
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { SQL, getTableColumns, getTableName, is } from 'drizzle-orm'
-import { SQLiteSyncDialect, getTableConfig } from 'drizzle-orm/sqlite-core'
 import { copied } from '../../../adapters/storage/copied.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { tables } from '../../../adapters/storage/sql/schema.ts'
+import { nameOf } from '../../../adapters/storage/sql/statement.ts'
+import { statementsOf } from '../../../adapters/storage/sql/statements.ts'
+import { sqliteDialect } from '../../../adapters/storage/sqlite/dialect.ts'
 import { overBun } from '../../../adapters/storage/sqlite/driver.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
-import * as schema from '../../../adapters/storage/sqlite/schema.ts'
 import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { wordsOf } from '../../../adapters/storage/sqlite/soundness.ts'
 import { weightOf, writer } from '../../../adapters/storage/writer.ts'
@@ -366,37 +367,34 @@ test("sqlite storage: the folder is made, and the files are their owner's only",
   remove()
 })
 
-test('sqlite storage: no statement looks through a table of calls, authorizations or windows', async () => {
-  const { path, remove } = temporaryPath()
-  const prepare = Database.prototype.prepare
-  const spy = spyOn(Database.prototype, 'prepare')
-  const storage = sqliteStorage(path)
-  const request = new Set(
-    spy.mock.calls.map(([sql]) => String(sql)).filter((sql) => /^(select|update|delete)\b/.test(sql)),
-  )
-  spy.mockRestore()
-  const database = new Database(path)
+test('sqlite storage: no statement looks through a table of calls, authorizations or windows', () => {
+  const database = new Database(':memory:')
+  migrate(overBun(database))
+  const statements = Object.values(statementsOf(sqliteDialect)).filter(({ name }) => !SUPERSEDED.has(name))
   const scans: string[] = []
-  for (const sql of request) {
-    const values = Array.from(sql.matchAll(/\?/g), () => 1)
-    const plan = prepare.call(database, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[]
+  for (const { text, name } of statements.filter(({ text }) => /^(select|update|delete)\b/.test(text))) {
+    const values = Array.from(text.matchAll(/\?/g), () => 1)
+    const plan = database.prepare(`EXPLAIN QUERY PLAN ${text}`).all(...values) as { detail: string }[]
     // Sums of groups are made of what the index alone has given.
     const allowed =
-      sql.includes(' group by ') &&
+      text.includes(' group by ') &&
       plan.every(
         ({ detail }) =>
           !detail.startsWith('S') ||
-          /COVERING INDEX calls_spent \(payer=\? AND settled_at>\? AND settled_at<\?\)/.test(detail),
+          /COVERING INDEX calls_spent \(payer=\? AND settled_at>\? AND settled_at<\?\)/.test(detail) ||
+          /^SEARCH (?:call|spend)_totals USING PRIMARY KEY/.test(detail),
       )
     for (const { detail } of plan)
-      if (/^SCAN (?!leases|last$|days$)|TEMP B-TREE/.test(detail) && !allowed) scans.push(`${detail}: ${sql}`)
+      if (/^SCAN (?!leases|last$|days$|json_each )|TEMP B-TREE/.test(detail) && !allowed)
+        scans.push(`${detail}: ${name}`)
   }
-  expect(request.size).toBeGreaterThan(15)
+  expect(statements.length).toBeGreaterThan(40)
   expect(scans).toEqual([])
   database.close()
-  await storage.close()
-  remove()
 })
+
+/** SQLite answers these in another way (sqlite/mod.ts). */
+const SUPERSEDED = new Set(['exposed_calls', 'listed_of_payer'])
 
 // ── one process ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -449,61 +447,32 @@ async function lockedByChild(path: string): Promise<string> {
 test('schema.ts and the migrated tables agree', () => {
   const database = new Database(':memory:')
   migrate(overBun(database))
-  const tables = Object.values(schema)
   const there = database
     .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
     .all()
-  expect(there.map(({ name }) => name)).toEqual(tables.map(getTableName).sort())
-  for (const table of tables) {
-    const { name, indexes, foreignKeys, primaryKeys } = getTableConfig(table)
-    const joint = primaryKeys.flatMap(({ columns }) => columns.map((column) => column.name))
+  expect(there.map(({ name }) => name)).toEqual(tables.map(({ name }) => name).sort())
+  for (const { name, key, fields } of tables) {
     const columns = database
       .query<Column, []>(`SELECT name, type, "notnull" AS required, pk FROM pragma_table_info('${name}')`)
       .all()
-    const described = Object.values(getTableColumns(table)).map((column) => ({
-      name: column.name,
-      type: column.getSQLType().toUpperCase(),
-      required: column.notNull ? 1 : 0,
-      pk: column.primary ? 1 : joint.indexOf(column.name) + 1,
+    const described = Object.entries<Described>(fields).map(([field, column]) => ({
+      name: nameOf(column).replaceAll('"', ''),
+      type: column.kind === 'integer' || column.kind === 'flag' || SUMS.has(field) ? 'INTEGER' : 'TEXT',
+      required: column.isNullable ? 0 : 1,
+      pk: key.indexOf(field) + 1,
     }))
     expect({ name, columns }).toEqual({ name, columns: described })
-
-    const ofTable = `type = 'index' AND tbl_name = '${name}' AND sql IS NOT NULL`
-    const found = database.query<Index, []>(`SELECT name, sql FROM sqlite_schema WHERE ${ofTable}`).all()
-    expect(found.sort(byName)).toEqual(indexes.map(({ config }) => indexOf(name, config)).sort(byName))
-
-    const foreign = `SELECT "table", "from", "to" FROM pragma_foreign_key_list('${name}')`
-    const referred = foreignKeys.map((key) => {
-      const { columns, foreignColumns, foreignTable } = key.reference()
-      return { table: getTableName(foreignTable), from: columns[0]?.name, to: foreignColumns[0]?.name }
-    })
-    expect(database.query<object, []>(foreign).all()).toEqual(referred)
   }
+  expect(database.query("SELECT * FROM pragma_foreign_key_list('authorizations')").all()).toMatchObject([
+    { table: 'calls', from: 'call', to: 'id' },
+  ])
   database.close()
 })
 
 type Column = { name: string; type: string; required: number; pk: number }
-type Index = { name: string; sql: string }
-
-/** A column of an index, or its expression. */
-function columnOf(column: object): string {
-  if (is(column, SQL)) return new SQLiteSyncDialect().sqlToQuery(column).sql
-  return 'name' in column ? String(column.name) : ''
-}
-
-/** The statement that makes an index of schema.ts, as the migrations spell it. */
-function indexOf(
-  table: string,
-  { name = '', columns, where, unique }: ReturnType<typeof getTableConfig>['indexes'][number]['config'],
-): Index {
-  const on = columns.map(columnOf).join(', ')
-  const condition = where ? ` WHERE ${new SQLiteSyncDialect().sqlToQuery(where).sql}` : ''
-  return { name, sql: `CREATE ${unique ? 'UNIQUE ' : ''}INDEX ${name} ON ${table} (${on})${condition}` }
-}
-
-function byName(a: { name: string }, b: { name: string }): number {
-  return a.name < b.name ? -1 : 1
-}
+type Described = Parameters<typeof nameOf>[0]
+/** Parts of a sum are small enough for an INTEGER. */
+const SUMS = new Set(['billions', 'rest'])
 
 test('migrate() takes each step once, and a step that fails leaves nothing behind', () => {
   const database = new Database(':memory:')
