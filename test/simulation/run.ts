@@ -1,11 +1,12 @@
 /**
- * `bun run model --seed 7` explores 400,000 histories, or `--runs` of them, in `--workers` processes of equal parts:
- * about eight minutes on two cores of their own. `--replay SEED` tells one run; `--without "rule"` does either with
- * that rule switched off; `--rules` lists them; `--harsh` does either in bad weather: pauses, a storage that goes away,
- * clocks that differ, a node that answers 429, wallets that take their money away, with chat and streams among what is
- * sold; `--storage sqlite` or `postgres` does either on that storage. `--use` has buyers by `upto`, who
- * pay what was used. `--channels` plays the scheme `batch-settlement`: channels with deposits, withdrawals, claims and
- * backups. Ends with 1 when a law was broken.
+ * `bun run model --seed 7` explores 400,000 histories, or `--runs` of them, theme by theme (`SHARES`), in `--workers`
+ * processes of equal parts. The name of a theme plays that one alone: `--plain`; `--harsh` in bad weather: pauses, a
+ * storage that goes away, clocks that differ, a node that answers 429, wallets that take their money away, with chat
+ * and streams among what is sold; `--use` with buyers by `upto`, who pay what was used; `--channels` by the scheme
+ * `batch-settlement`: channels with deposits, withdrawals, claims and backups; `--channels --thief` with somebody who
+ * tries to read, take and drain; `--channels --load` with hundreds of them. `--replay SEED` tells one run; `--without
+ * "rule"` does either with that rule switched off; `--rules` lists them; `--storage sqlite` or `postgres` does either
+ * on that storage. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
@@ -27,6 +28,7 @@ const { values } = parseArgs({
     replay: { type: 'string' },
     without: { type: 'string' },
     rules: { type: 'boolean', default: false },
+    plain: { type: 'boolean', default: false },
     harsh: { type: 'boolean', default: false },
     channels: { type: 'boolean', default: false },
     thief: { type: 'boolean', default: false },
@@ -35,6 +37,18 @@ const { values } = parseArgs({
     storage: { type: 'string', default: 'memory' },
   },
 })
+
+const THEME_FLAGS = ['plain', 'harsh', 'use', 'channels', 'thief', 'load'] as const
+
+/** What part of all histories a theme has. Those of channels take several times as long. */
+const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
+  [['--plain'], 0.5],
+  [['--harsh'], 0.2],
+  [['--use'], 0.15],
+  [['--channels'], 0.1],
+  [['--channels', '--thief'], 0.04875],
+  [['--channels', '--load'], 0.00125],
+]
 
 function ruleNamed(name: string | undefined): Rule {
   if (name === undefined && values.use) return BY_USE
@@ -84,27 +98,34 @@ async function explore(name: string, made: (plan: Plan) => Promise<Campaign<AnyR
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
   const [first] = found
   const without = values.without === undefined ? '' : ` --without ${JSON.stringify(values.without)}`
-  const harsh = (['harsh', 'use', 'channels', 'thief', 'load'] as const)
-    .flatMap((name) => (values[name] ? [` --${name}`] : []))
-    .join('')
+  const theme = THEME_FLAGS.flatMap((name) => (values[name] ? [` --${name}`] : [])).join('')
   if (first)
-    console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${harsh}${without}`)
+    console.log(`bun test/simulation/run.ts --replay ${first.seed} --storage ${values.storage}${theme}${without}`)
   return found.length === 0
 }
 
+type Shared = { readonly workers: number; readonly runs: number; readonly flags: readonly string[] }
+
 /** The same runs in processes side by side, each of which prints its own. */
-async function shared(workers: number): Promise<boolean> {
-  const [runs, skip] = [Number(values.runs), Number(values.skip)]
+async function shared({ workers, runs, flags }: Shared): Promise<boolean> {
+  const skip = Number(values.skip)
   const edges = Array.from({ length: workers + 1 }, (_, index) => Math.round((runs * index) / workers))
   const children = edges.slice(1).map((end, index) => {
     const start = edges[index] ?? 0
     const part = [`--seed=${values.seed}`, `--runs=${end - start}`, `--skip=${skip + start}`, '--workers=1']
-    return Bun.spawn([process.execPath, import.meta.path, ...process.argv.slice(2), ...part], {
+    return Bun.spawn([process.execPath, import.meta.path, ...process.argv.slice(2), ...flags, ...part], {
       stdout: 'inherit',
       stderr: 'inherit',
     })
   })
   return (await Promise.all(children.map(({ exited }) => exited))).every((code) => code === 0)
+}
+
+async function allThemes(workers: number): Promise<boolean> {
+  let isSound = true
+  for (const [flags, share] of SHARES)
+    isSound = (await shared({ workers, runs: Math.round(Number(values.runs) * share), flags })) && isSound
+  return isSound
 }
 
 async function playChannels(): Promise<boolean> {
@@ -119,7 +140,11 @@ async function playChannels(): Promise<boolean> {
 
 async function main(): Promise<boolean> {
   const workers = Number(values.workers)
-  if (workers > 1 && values.replay === undefined && !values.rules) return await shared(workers)
+  const isSingle = values.replay !== undefined || values.rules
+  const isWhole =
+    values.without === undefined && values.storage === 'memory' && !THEME_FLAGS.some((name) => values[name])
+  if (!isSingle && isWhole) return await allThemes(workers)
+  if (!isSingle && workers > 1) return await shared({ workers, runs: Number(values.runs), flags: [] })
   if (values.rules) console.log((values.channels ? channelFlags : featureFlags).map((rule) => rule.name).join('\n'))
   if (values.rules) return true
   if (values.channels) return await playChannels()

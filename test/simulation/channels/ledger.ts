@@ -1,5 +1,6 @@
 /** What truly happened to channels in a run, kept apart from the storage, and the laws by which it is read. */
 import { peek } from 'bun'
+import { DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
 import { type Hex, lower } from '../../../adapters/chains/hex.ts'
 import { CHAIN_AWAY } from '../../../core/endpoint/replies.ts'
@@ -33,6 +34,7 @@ export const LAWS = {
   onlyThePayer: 'nobody collects what another wallet ordered, or learns its id',
   payerHasSigned: 'the wallet of a call is one whose key has signed its payment',
   ownVoucher: 'nobody buys with a voucher that another has signed',
+  gasIsBounded: 'for the deposits of one wallet, no process pays more gas in a while than it may in an hour',
   noSurprise: 'no request fails with an unexpected error',
 } as const
 export type LawName = keyof typeof LAWS
@@ -103,6 +105,8 @@ export type ChannelLedger = {
 /** Before the end of its lease of two minutes: half a minute after it began. */
 const SLOW_MS = 90_000
 
+const GAS_WINDOW_MS = 1_200_000
+
 const EMPTY: Stored = { charged: 0n, ceiling: 0n, claimed: 0n, signature: '0x' }
 
 export function channelLedger(world: World): ChannelLedger {
@@ -124,12 +128,14 @@ export function channelLedger(world: World): ChannelLedger {
   >()
   /** By key of the payment: the answers that were read whole for it. */
   const answers = new Map<string, { readonly client: Client; readonly works: Set<string> }>()
+  /** By process and payer: when deposits were sent. */
+  const sentFor = new Map<string, readonly number[]>()
   const fugitives = new Set<string>()
   /** Channels of which a node has shown no money after it had shown some. */
   const hidden = new Set<Hex>()
   /** The step at which the ledger knew that a call was paid; and calls that were given away (decision 16). */
   const paidAt = new Map<string, number>()
-  const unresolved = new Set<string>()
+  const unresolved = new Map<string, number>()
   let wasRestored = false
   let violation: Violation | undefined
   let counter = 0
@@ -162,6 +168,17 @@ export function channelLedger(world: World): ChannelLedger {
     else if (opener && !addressesOf(opener).includes(lower(payer)))
       violate('payerHasSigned', `${opener.name} of ${opener.holder} orders in the name of ${titleOfAddress(payer)}`)
     calls.set(id, { name: `call ${calls.size}`, opening: key, opener, at: written() })
+  }
+
+  /** A process dates a deposit by its order, which may have waited: an hour of the process is at least this. */
+  function judgeGas(actor: Actor | undefined, payer: string): void {
+    if (!actor || world.isCalm) return
+    const name = `${actor.process.index} ${payer}`
+    const before = (sentFor.get(name) ?? []).filter((at) => world.now - at < GAS_WINDOW_MS)
+    sentFor.set(name, [...before, world.now])
+    const gas = DEPOSIT_GAS * BigInt(before.length + 1)
+    if (gas > world.gasPerWallet)
+      violate('gasIsBounded', `${actor.name} spends ${gas} for ${titleOfAddress(payer)}, of ${world.gasPerWallet}`)
   }
 
   const titleOfAddress = (address: string): string =>
@@ -327,7 +344,7 @@ export function channelLedger(world: World): ChannelLedger {
       claimed,
       finished(isWritten, id, outcome) {
         world.say(() => `   -> ${nameOf(id)}: ${isWritten ? 'written' : 'refused: the token is stale'}`)
-        if (outcome.kind === 'unresolved' && isWritten) unresolved.add(id)
+        if (outcome.kind === 'unresolved' && isWritten) unresolved.set(id, written())
         if (outcome.kind === 'paid' && !paidAt.has(id)) paidAt.set(id, world.step)
         if (outcome.kind === 'paid' && !isWritten)
           violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
@@ -356,6 +373,7 @@ export function channelLedger(world: World): ChannelLedger {
     sending(actor, call) {
       publish(call)
       const deposit = world.signed.find((signed) => signed.deposit?.call.data === call.data)
+      if (deposit) judgeGas(actor, deposit.client.config.payer)
       if (!deposit || wasRestored) return
       const isOpen = [...calls.values()].some(({ opening }) => opening === deposit.key)
       if (!isOpen && !handed.has(deposit.key))
@@ -514,8 +532,10 @@ export function channelLedger(world: World): ChannelLedger {
     },
   }
 
-  function judgeCall(id: string, { due }: Move): void {
+  function judgeCall(id: string, { due, at }: Move): void {
     const call = row(id)
+    // A charge that was on its way for longer than anybody waits: the operator was told that it is in doubt.
+    if (call?.paymentStatus === 'unresolved' && (unresolved.get(id) ?? at) < at) return
     if (call?.paymentStatus !== 'settled')
       return violate('trueLedger', `${nameOf(id)} was charged ${due}, and is ${call?.paymentStatus}`)
     if (call.charge !== due || call.receipt?.amount !== String(due))

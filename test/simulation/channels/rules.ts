@@ -1,5 +1,6 @@
 /** Rules of channels, each switched off by what stands behind a port: the model must miss every one. */
 import { decodeFunctionData, encodeFunctionData } from 'viem'
+import { type ChannelCosts, DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
 import { batchSettlementAbi as abi } from '../../../adapters/chains/lib/x402_contracts.ts'
 import type { Rpc } from '../../../adapters/chains/json_rpc.ts'
@@ -20,6 +21,7 @@ export type Backing = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly storage: Storage
+  readonly costs: ChannelCosts
 }
 
 export type ChannelRule = {
@@ -30,6 +32,8 @@ export type ChannelRule = {
   readonly isThief?: boolean
   /** What the thief tries most, by the name of the event; each run has its own unless told. */
   readonly trick?: string
+  /** What a process may pay for one wallet in an hour; plenty in most runs unless told. */
+  readonly gasPerWallet?: bigint
   readonly timeouts?: Partial<Timeouts>
   readonly backing?: (backing: Backing) => Backing
   readonly chain?: (chain: Chain) => Chain
@@ -200,6 +204,17 @@ export const channelFlags: readonly ChannelRule[] = [
     breaks: ['ownVoucher'],
     trick: 'spendRest',
     backing: (backing) => withRecords(backing, { written: (data) => ({ ...data, spent: [] }) }),
+  },
+  {
+    name: 'the gas of one wallet has a limit',
+    isThief: true,
+    breaks: ['gasIsBounded'],
+    trick: 'bySalts',
+    gasPerWallet: DEPOSIT_GAS,
+    backing: ({ costs, ...rest }) => ({
+      ...rest,
+      costs: { ...costs, depositsLimitedUntil: () => undefined, refundsLimitedUntil: () => undefined },
+    }),
   },
   {
     name: 'the storage answers',

@@ -4,7 +4,7 @@ import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
-import { channelCosts } from '../../../adapters/chains/evm/channels/costs.ts'
+import { channelCosts, type ChannelCosts, DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
@@ -96,6 +96,8 @@ type Parts = {
   /** Processes crash, and storage may come back from a backup: what was being answered may be given away. */
   readonly isRough: boolean
   readonly claimAbove: bigint
+  /** What a process may pay for the deposits and refunds of one wallet in an hour. */
+  readonly gasPerWallet: bigint
   /** Broadcast, not mined, not forgotten. */
   readonly mempool: ContractCall[]
   journal: Journal
@@ -145,6 +147,7 @@ export function quotingGateway(rule: ChannelRule): Gateway {
     reads: { view: async () => failure('no node') },
     relayer: { send: async () => ({ kind: 'rejected', reason: 'no node' }) },
     storage: journal().storage,
+    costs: costsOf(PLENTY_OF_GAS),
   })
   return gatewayOf({ chain, storage: journal().storage, index: 0, rule }, () => undefined)
 }
@@ -160,7 +163,11 @@ const terms = {
   lagSeconds: LAG_SECONDS,
 } as const
 
-const COSTS = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: MIN_DEPOSIT, gasPerWallet: 10n ** 12n })
+const costsOf = (gasPerWallet: bigint): ChannelCosts =>
+  channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: MIN_DEPOSIT, gasPerWallet })
+const PLENTY_OF_GAS = 10n ** 12n
+/** Enough for a few deposits of a wallet in an hour. */
+const LITTLE_GAS = 3n * DEPOSIT_GAS
 const authorizing = {
   address: AUTHORIZER.address,
   sign: async ({ hash }: { readonly hash: Hex }) => AUTHORIZER.sign(hash),
@@ -169,9 +176,9 @@ const authorizing = {
 const checkSignature: CheckSignature = async ({ account, digest, signature }) =>
   hasSigned(account, digest, signature) ? { kind: 'signed' } : { kind: 'unsigned', problem: 'another key has signed' }
 
-function chainOf({ rpc, reads, relayer, storage }: Backing) {
+function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
-  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs: COSTS }
+  const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs }
   const deposits = channelDeposits(shared, terms)
   const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
   const channels = evmChannels({ ...shared, deposits, refunds }, terms)
@@ -339,7 +346,7 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     const relayer: Backing['relayer'] = {
       send: (call) => world.ask(process(), { label: 'send', isStorage: false, run: async () => send(call) }),
     }
-    const backing: Backing = { ...nodeOf(process), relayer, storage }
+    const backing: Backing = { ...nodeOf(process), relayer, storage, costs: unlessCalm(costsOf(world.gasPerWallet)) }
     const behind = rule.backing?.(backing) ?? backing
     const { chain, ofClaims } = chainOf(behind)
     const takeLease = async (name: string, at: { now: number; until: number }) => {
@@ -360,6 +367,13 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     const judged = rule.chain ? rule.chain(chain) : chain
     return { gateway: gatewayOf({ chain: judged, storage: behind.storage, index, rule }, () => world), claims }
   }
+
+  /** When all is well again, whoever waited for the end of the hour has waited. */
+  const unlessCalm = (costs: ChannelCosts): ChannelCosts => ({
+    ...costs,
+    depositsLimitedUntil: (...of) => (world.isCalm ? undefined : costs.depositsLimitedUntil(...of)),
+    refundsLimitedUntil: (...of) => (world.isCalm ? undefined : costs.refundsLimitedUntil(...of)),
+  })
 
   function store(made: Omit<Signed, 'isPresented'>): Signed {
     const signed = { ...made, isPresented: false }
@@ -383,6 +397,8 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     isSingle: dice.isLucky(0.3),
     isFlaky: scheduler.lost > 0,
     isRough: dice.isLucky(0.5),
+    // Not drawn, so that histories are those of before.
+    gasPerWallet: rule.gasPerWallet ?? (seed % 4 === 0 ? LITTLE_GAS : PLENTY_OF_GAS),
     claimAbove: dice.pick([1n, 10_000n, 1_000_000n]),
     mempool: [],
     journal: journal(),
