@@ -150,32 +150,31 @@ test('a program type-checks against the packed types, and runs under Node and Bu
   expect(JSON.parse(bun)).toEqual({ runtime: 'bun', ...seen })
 }, 300_000)
 
-test('the embedding in the README sells an image on a real chain, under plain Node and Bun', async () => {
-  const [snippet = ''] = blocks(readme, '## Embed it', 'js')
-  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
-  expect(blocks(await guideText('embedding'), '## Sell an image in ten lines', 'js')).toEqual([snippet])
-  const { rpcUrl, asset, payTo, relayerKey } = devnet
-  const given = `const { rpcUrl, asset, payTo, relayerKey } = ${JSON.stringify({ rpcUrl, asset, payTo, relayerKey })}\n`
-  const paint = `const paint = () => 'data:image/png;base64,iVBORw0KGgo='\n`
-  const body = snippet.replace(
-    '.listen(3000)',
-    '.listen(0, "127.0.0.1", function () { console.log(this.address().port) })',
-  )
-  expect(body).not.toBe(snippet)
-  await writeFile(join(installed.dir, 'readme.js'), `${given}${paint}${body}`)
+test('the program that embeds Farebox in the README sells a picture as it is printed, under Node and Bun', async () => {
+  const [program = ''] = blocks(readme, '## Embed it', 'js')
+  expect(program.trimEnd().split('\n').length).toBeLessThanOrEqual(13)
+  expect(blocks(await guideText('embedding'), '## Sell an image', 'js')).toEqual([program])
+  await writeFile(join(installed.dir, 'shop.mjs'), program)
   const account = privateKeyToAccount(devnet.buyer.privateKey)
   const pay = wrapFetchWithPaymentFromConfig(fetch, {
     schemes: [{ network: 'eip155:*', client: new ExactEvmScheme(account) }],
   })
   for (const runtime of ['node', process.execPath]) {
-    const child = Bun.spawn([runtime, 'readme.js'], { cwd: installed.dir, stdout: 'pipe' })
-    const port = await firstLine(child.stdout)
+    const env = {
+      PATH: process.env.PATH ?? '',
+      RPC_URL: devnet.rpcUrl,
+      PAY_TO: devnet.payTo,
+      RELAYER_KEY: devnet.relayerKey,
+      PORT: String(await freePort()),
+    }
+    const child = Bun.spawn([runtime, 'shop.mjs'], { cwd: installed.dir, env, stdout: 'pipe' })
+    const url = await firstLine(child.stdout)
     const order = {
       method: 'POST',
       body: '{"model":"vendor-a/image-1","prompt":"a red fox in the snow"}',
       headers: { 'content-type': 'application/json' },
     }
-    const sold = await read(await pay(`http://127.0.0.1:${port}/api/v1/images/generations`, order))
+    const sold = await read(await pay(`${url}/api/v1/images/generations`, order))
     child.kill('SIGKILL')
     expect(sold.body).toMatchObject({
       data: [{ backed_up: true }],
@@ -228,6 +227,14 @@ async function addressIn(stdout: ReadableStream<Uint8Array>): Promise<string> {
     if (address) return address
   }
   throw new Error(`farebox ended without a greeting: ${text}`)
+}
+
+/** A port that nothing listened on a moment ago: the program prints the port that it was given. */
+async function freePort(): Promise<number> {
+  const server = Bun.serve({ port: 0, hostname: '127.0.0.1', fetch: () => new Response() })
+  const { port = 0 } = server
+  await server.stop(true)
+  return port
 }
 
 async function firstLine(stream: ReadableStream<Uint8Array>): Promise<string> {

@@ -97,15 +97,21 @@ test('the answer that the README buys is the one that is sold; an ellipsis stand
   expect([printed.slice(0, head.length), printed.slice(-tail.length)]).toEqual([head, tail])
 })
 
-test('the program in the README buys a picture', async () => {
-  const [snippet = ''] = blocks(readme, '## Buy something', 'js')
-  expect(snippet.trimEnd().split('\n').length).toBeLessThanOrEqual(10)
-  const { output, complained } = await runAsBuyer(snippet)
+test('the program in the README buys a picture as it is printed, under plain Node', async () => {
+  const [program = ''] = blocks(readme, '## Buy something', 'js')
+  expect(program.trimEnd().split('\n').length).toBeLessThanOrEqual(12)
+  const child = Bun.spawn(['node', '--input-type=module', '-e', program], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH ?? '', FAREBOX_URL: running.url },
+    stdout: 'pipe',
+    stderr: 'pipe',
+  })
+  const [output, complained] = await Promise.all([child.stdout.text(), child.stderr.text()])
   expect(complained).toBe('')
   expect(output).toMatch(/status: ["']settled["']/)
 })
 
-/** A program that pays with the funded wallet, at the gateway of this test. */
+/** Runs a program that pays with the funded wallet at the gateway of this test. */
 async function runAsBuyer(program: string): Promise<{ output: string; complained: string }> {
   const { buyer } = (await (await fetch(`${running.url}/devnet`)).json()) as { buyer: { private_key: string } }
   const env = { PATH: process.env.PATH ?? '', FAREBOX_BUYER_KEY: buyer.private_key }
