@@ -156,7 +156,7 @@ describe('the layout of core, type imports included', () => {
   test('every import follows the order of the tiers', () => expect(wrongArrows(core)).toEqual([]))
   test('files import one another in no circle', () => expect(circles(core)).toEqual([]))
   test('folders import one another in no circle', () => expect(circles(folders(core))).toEqual([]))
-  test('every file stands in a tier, and core itself holds at most its seven files', () =>
+  test('every file stands in a tier, and core itself holds only its own files', () =>
     expect(strangers(paths)).toEqual([]))
 })
 
@@ -208,11 +208,10 @@ describe('the laws of layout fail', () => {
     expect(circles(folders(files))).toEqual([['core/products/a', 'core/products/b']])
   })
 
-  test('for an eighth file in core, and for a folder that is no tier', () => {
-    expect(strangers(['core/mod.ts', 'core/README.md', 'core/lib/ids.ts', 'core/wires/chat.ts'])).toEqual([
-      'core/README.md',
-      'core/wires/chat.ts',
-    ])
+  test('for another file in core, and for a folder that is no tier', () => {
+    expect(
+      strangers(['core/mod.ts', 'core/README.md', 'core/wallet.ts', 'core/lib/ids.ts', 'core/wires/chat.ts']),
+    ).toEqual(['core/wallet.ts', 'core/wires/chat.ts'])
   })
 
   test('for the twenty-first file of a folder, unless it is the index of providers', () => {

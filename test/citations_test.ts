@@ -70,6 +70,22 @@ test('decisions are numbered without gaps', () => {
   expect(decisions).toEqual(decisions.map((_, index) => `${index + 1}`))
 })
 
+test('a decision is at most six lines of at most 120 columns', () => {
+  const [, ...entries] = DECISIONS.split(/^## /m)
+  const long = entries.filter((entry) => {
+    const [, ...lines] = entry.trimEnd().split('\n')
+    return lines.filter((line) => line !== '').length > 6 || lines.some((line) => line.length > 120)
+  })
+  expect(long.map((entry) => entry.split('\n', 1)[0])).toEqual([])
+  expect(entries.length).toBe(decisions.length)
+})
+
+test('each file of notes is named by a decision', () => {
+  const files = readdirSync(join(ROOT, 'core/notes'))
+  const named = new Set([...DECISIONS.matchAll(/`notes\/(\w+\.md)`/g)].map(([, file = '']) => file))
+  expect(files.toSorted()).toEqual([...named].toSorted())
+})
+
 test('each citation of the contract names a statement', () => {
   const cited = citations(OF_CONTRACT, sources)
   expect(cited.length).toBeGreaterThan(100)

@@ -14,6 +14,7 @@ export type Graph = ReadonlyMap<string, readonly string[]>
 /** Core's tiers, each after all that it may import; products and discovery stop before payment. */
 const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  notes: [],
   lib: [],
   x402: ['lib'],
   ports: ['lib', 'x402'],
@@ -35,6 +36,7 @@ export const CORE_FILES = [
   'CONTRACT.md',
   'DECISIONS.md',
   'engine.ts',
+  'README.md',
   'gateway.ts',
   'mod.ts',
   'router.ts',
@@ -96,7 +98,7 @@ function isProductAllowed(product: string | undefined, other: string | undefined
   return other === SHARED || (DESCRIBES_PRODUCTS.includes(product) && other !== undefined)
 }
 
-/** Files of core that stand in no tier: a folder that is none, or more in core/ itself than its seven files. */
+/** Files of core that stand in no tier: a folder that is none, or more in core/ itself than its own files. */
 export function strangers(paths: readonly string[]): string[] {
   return paths.filter((path) => {
     if (!path.startsWith('core/')) return false

@@ -62,10 +62,12 @@ async function addSources(out: string): Promise<void> {
   }
 }
 
-/** The files that the README links to. */
+/** The files that the README links to, and the notes that decisions name. */
 async function documentation(): Promise<readonly string[]> {
   const guides = (await readdir(join(ROOT, 'server/docs'))).filter((file) => file.endsWith('.md'))
+  const notes = await readdir(join(ROOT, 'core/notes'))
   return [
+    ...notes.map((file) => `core/notes/${file}`),
     'core/CONTRACT.md',
     'core/DECISIONS.md',
     'server/docs/pictures/console.png',
