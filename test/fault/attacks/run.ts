@@ -7,17 +7,19 @@ import type { Attack, Outcome } from './attack.ts'
 import { attacks as flooding } from './claims.ts'
 import { attacks as deleting } from './deletion.ts'
 import { attacks as draining } from './drain.ts'
+import { attacks as hanging } from './hang.ts'
 import { attacks as impersonating } from './impersonate.ts'
 import { attacks as reading } from './read.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
 import { startTarget } from './target.ts'
 
-const ATTACKS: readonly Attack[] = [
+export const ATTACKS: readonly Attack[] = [
   ...reading,
   ...taking,
   ...draining,
   ...stalling,
+  ...hanging,
   ...impersonating,
   ...flooding,
   ...deleting,

@@ -6,11 +6,17 @@ import { type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { rpc } from '../../../server/devnet/anvil.ts'
 import { startDevnet } from '../../../server/devnet/mod.ts'
+import { solanaNode, type SolanaNode } from '../../../server/devnet/solana/node.ts'
+import { MINT } from '../../../server/devnet/solana/tokens.ts'
+import { NETWORK as SOLANA, newKey } from '../../adapters/chains/solana/solana_kit.ts'
 import { farebox, type FareboxProcess } from './process.ts'
 import { type Vendor, vendor } from './vendor.ts'
 
 const TOKEN = 'a-token-of-the-operator-under-attack'
 export const CHAT_MODEL = 'vendor-h/chat-under-attack'
+
+/** Another gateway of the target, paid on a Solana of its own. */
+export type SolanaTarget = { readonly node: SolanaNode; readonly feePayer: string }
 
 export type Target = {
   readonly origin: string
@@ -20,6 +26,11 @@ export type Target = {
   readonly relayers: readonly Hex[]
   readonly vendor: Vendor
   readonly process: FareboxProcess
+  readonly solana: SolanaTarget | undefined
+  /** Kills it without warning. */
+  crash(): Promise<void>
+  /** Starts it again in its folder; `origin` and `process` are then those of the new one. */
+  restart(): Promise<void>
   /** One call of the chain's node, as its owner, who may do anything. */
   chain<T>(method: string, params: readonly unknown[]): Promise<T>
   /** The operator's API; throws when it refuses. */
@@ -27,15 +38,22 @@ export type Target = {
   stop(): Promise<void>
 }
 
-/** `database`: the path of its ledger, in its folder. */
+/** `database`: the path of its ledger, in its folder. `hasSolana`: it has a gateway on Solana as well. */
 export type TargetOptions = {
   readonly settings?: string
   readonly env?: Readonly<Record<string, string>>
   readonly database?: string
+  readonly hasSolana?: boolean
 }
 
-/** The host name of the second gateway. */
-export const SECOND = 'two.example'
+/** The host names of the second gateway, and of the one on Solana. */
+export const [SECOND, ON_SOLANA] = ['two.example', 'solana.example']
+
+/**
+ * The local chain's gas costs about a gwei. At this price of its coin a transaction costs what it does on Base on a busy
+ * day: 0.05 gwei, with ether at 4,000.
+ */
+export const COIN_PRICE = 200
 
 const rowOf = (name: string, payTo: Hex, more = '') => `[[gateways]]
 name = "${name}"
@@ -45,11 +63,27 @@ rpc_url_env = "RPC_URL"
 relayer_key_env = "RELAYER_${name.toUpperCase()}"
 schemes = ["exact", "upto", "batch-settlement"]
 channel_key_env = "CHANNEL_KEY"
+coin_price = ${COIN_PRICE}
 ${more}
 `
 
+const solanaRow = (payTo: string) => `[[gateways]]
+name = "solana"
+hosts = ["${ON_SOLANA}"]
+network = "${SOLANA}"
+asset = "${MINT}"
+pay_to = "${payTo}"
+rpc_url_env = "SOLANA_URL"
+fee_payer_key_env = "FEE_PAYER"
+`
+
 /** The operator pays as much for its answers as the buyers: an unpaid answer is a loss. */
-const toml = ({ payTo, vendorUrl, settings }: { payTo: Hex; vendorUrl: string; settings: string }) => `
+const toml = ({
+  payTo,
+  vendorUrl,
+  settings,
+  more,
+}: Record<'vendorUrl' | 'settings' | 'more', string> & { payTo: Hex }) => `
 object_store = "file:media"
 trusted_proxies = ["127.0.0.0/8"]
 ${settings}
@@ -75,13 +109,15 @@ max_output = 16384
 flat = "0.02"
 
 ${rowOf('one', payTo)}
-${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}`
+${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}
+${more}`
 
 /** Started on a free port in a new directory, which `stop` removes. */
 export async function startTarget({
   settings = '',
   env = {},
   database = 'target.db',
+  hasSolana = false,
 }: TargetOptions = {}): Promise<Target> {
   const undo: (() => unknown)[] = []
   const stop = async () => {
@@ -97,31 +133,44 @@ export async function startTarget({
     const keys = [generatePrivateKey(), generatePrivateKey()] as const
     for (const key of keys) await rpc(devnet.rpcUrl, 'anvil_setBalance', [privateKeyToAddress(key), toHex(10n ** 21n)])
     mkdirSync(join(dir, 'media'))
-    writeFileSync(join(dir, 'farebox.toml'), toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings }))
-    const process = farebox(['start'], {
-      dir,
-      env: {
-        PORT: '0',
-        DATABASE_URL: `sqlite:${join(dir, database)}`,
-        RPC_URL: devnet.rpcUrl,
-        RELAYER_ONE: keys[0],
-        RELAYER_TWO: keys[1],
-        CHANNEL_KEY: devnet.relayerKey,
-        POLL_KEYS: '5b'.repeat(32),
-        OPERATOR_TOKEN: TOKEN,
-        ...env,
-      },
-    })
+    const solana = hasSolana ? await startSolana() : undefined
+    undo.push(() => solana?.node.stop())
+    const more = solana ? solanaRow(solana.payTo) : ''
+    writeFileSync(join(dir, 'farebox.toml'), toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, more }))
+    const settingsOfProcess = {
+      PORT: '0',
+      DATABASE_URL: `sqlite:${join(dir, database)}`,
+      RPC_URL: devnet.rpcUrl,
+      RELAYER_ONE: keys[0],
+      RELAYER_TWO: keys[1],
+      CHANNEL_KEY: devnet.relayerKey,
+      POLL_KEYS: '5b'.repeat(32),
+      OPERATOR_TOKEN: TOKEN,
+      ...solana?.env,
+      ...env,
+    }
+    const begin = () => farebox(['start'], { dir, env: settingsOfProcess })
+    let process = begin()
     undo.push(() => process.stop())
-    const origin = await process.origin
+    let origin = await process.origin
     return {
-      origin,
+      get origin() {
+        return origin
+      },
+      get process() {
+        return process
+      },
       dir,
+      solana: solana && { node: solana.node, feePayer: solana.feePayer },
+      crash: () => process.stop(),
+      async restart() {
+        process = begin()
+        origin = await process.origin
+      },
       payTo: devnet.payTo,
       asset: devnet.asset,
       relayers: keys.map((key) => privateKeyToAddress(key)),
       vendor: upstream,
-      process,
       chain: (method, params) => rpc(devnet.rpcUrl, method, params),
       operator: (method, path, body) => operate(origin, { method, path, body }),
       stop,
@@ -130,6 +179,15 @@ export async function startTarget({
     await stop()
     throw error
   }
+}
+
+async function startSolana() {
+  const node = await solanaNode({ clock: { now: Date.now } })
+  const [seller, feePayer] = [await newKey(), await newKey()]
+  node.airdropSol(feePayer.address)
+  await node.openAccount(seller.address)
+  const env = { SOLANA_URL: node.url, FEE_PAYER: feePayer.secret }
+  return { node, payTo: seller.address, feePayer: feePayer.address, env }
 }
 
 async function operate(origin: string, { method, path, body }: { method: string; path: string; body: unknown }) {
