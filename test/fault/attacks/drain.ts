@@ -122,7 +122,8 @@ const CHANNELS = 5
 async function refundsOfOthers(target: Target): Promise<Outcome> {
   const offer = await offerFor(target, ORDERS.image, 'batch-settlement')
   const price = BigInt(offer.amount)
-  const channels = await Promise.all(Array.from({ length: CHANNELS }, () => customersChannel(target, offer)))
+  const channels: Awaited<ReturnType<typeof customersChannel>>[] = []
+  while (channels.length < CHANNELS) channels.push(await customersChannel(target, offer))
   const before = (await spentBy(target)).sent
   let refunded = 0
   for (const { read } of channels) {

@@ -27,6 +27,8 @@ export type Target = {
   readonly vendor: Vendor
   readonly process: FareboxProcess
   readonly solana: SolanaTarget | undefined
+  /** From now on the node takes transactions and answers none; resolves at the first. Ends with `restart`. */
+  hold(): Promise<void>
   /** Kills it without warning. */
   crash(): Promise<void>
   /** Starts it again in its folder; `origin` and `process` are then those of the new one. */
@@ -50,8 +52,8 @@ export type TargetOptions = {
 export const [SECOND, ON_SOLANA] = ['two.example', 'solana.example']
 
 /**
- * The local chain's gas costs about a gwei. At this price of its coin a transaction costs what it does on Base on a busy
- * day: 0.05 gwei, with ether at 4,000.
+ * The local chain's gas costs about a gwei. At this price of its coin a transaction costs what it does on Base on a
+ * busy day: 0.05 gwei, with ether at 4,000.
  */
 export const COIN_PRICE = 200
 
@@ -137,10 +139,12 @@ export async function startTarget({
     undo.push(() => solana?.node.stop())
     const more = solana ? solanaRow(solana.payTo) : ''
     writeFileSync(join(dir, 'farebox.toml'), toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, more }))
+    const node = holdingNode(devnet.rpcUrl)
+    undo.push(() => node.stop())
     const settingsOfProcess = {
       PORT: '0',
       DATABASE_URL: `sqlite:${join(dir, database)}`,
-      RPC_URL: devnet.rpcUrl,
+      RPC_URL: node.url,
       RELAYER_ONE: keys[0],
       RELAYER_TWO: keys[1],
       CHANNEL_KEY: devnet.relayerKey,
@@ -163,7 +167,9 @@ export async function startTarget({
       dir,
       solana: solana && { node: solana.node, feePayer: solana.feePayer },
       crash: () => process.stop(),
+      hold: node.hold,
       async restart() {
+        node.release()
         process = begin()
         origin = await process.origin
       },
@@ -178,6 +184,37 @@ export async function startTarget({
   } catch (error) {
     await stop()
     throw error
+  }
+}
+
+/** The node, behind a wire that can hold transactions: the node has them, and their sender learns nothing. */
+function holdingNode(upstream: string) {
+  let firstSent = Promise.withResolvers<void>()
+  let isHolding = false
+  const server = Bun.serve({
+    port: 0,
+    hostname: '127.0.0.1',
+    idleTimeout: 0,
+    async fetch(request) {
+      const body = await request.text()
+      const headers = { 'content-type': 'application/json' }
+      const answer = await (await fetch(upstream, { method: 'POST', headers, body })).text()
+      if (isHolding && body.includes('eth_sendRawTransaction')) {
+        firstSent.resolve()
+        await new Promise<never>(() => {})
+      }
+      return new Response(answer, { headers })
+    },
+  })
+  return {
+    url: server.url.href,
+    hold() {
+      firstSent = Promise.withResolvers()
+      isHolding = true
+      return firstSent.promise
+    },
+    release: () => void (isHolding = false),
+    stop: () => server.stop(true),
   }
 }
 
