@@ -150,8 +150,16 @@ function wordsOf(name: string): readonly string[] {
     .split('_')
 }
 
+/** Names that were checked, each with its bad word: a name is in many files. */
+const checked = new Map<string, string | undefined>()
+
 function badWord(name: string): string | undefined {
-  return wordsOf(name).find((word) => Object.hasOwn(INSTEAD, word))
+  if (!checked.has(name))
+    checked.set(
+      name,
+      wordsOf(name).find((word) => Object.hasOwn(INSTEAD, word)),
+    )
+  return checked.get(name)
 }
 
 describe('a name in the source', () => {
@@ -188,6 +196,31 @@ describe('a name in the source', () => {
     )
     expect(unused).toEqual([])
   })
+})
+
+/** Rooms whose comments have been gone through: each says what the code is or does, and does not open with "What". */
+const PLAIN = [
+  ...['discovery', 'endpoint', 'http', 'lib', 'products', 'x402'].map((room) => `core/${room}/`),
+  ...['http', 'objects', 'providers'].map((room) => `adapters/${room}/`),
+  ...['cli', 'docs', 'mcp', 'web'].map((room) => `server/${room}/`),
+]
+/** An opening without a noun, and a negation that reads like a riddle: "is no amount" for "is not an amount". */
+const RIDDLES = [
+  /^\/[*/]\*?[\s*]*What\b/,
+  /(?<!\b(?:[Tt]here|so) )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|larger\b|later\b)(?=[a-z])/,
+]
+
+test('a comment says what the code is or does, in plain words', () => {
+  const plain = pathsIn(ROOTS).filter((path) => /\.tsx?$/.test(path) && PLAIN.some((room) => path.startsWith(room)))
+  const found = plain.flatMap((path) => {
+    const text = readFileSync(join(ROOT, path), 'utf8')
+    return piecesOf(text).flatMap(({ kind, start, end }) => {
+      const comment = text.slice(start, end)
+      const isRiddle = kind === 'comment' && RIDDLES.some((riddle) => riddle.test(comment))
+      return isRiddle ? [`${path}: ${comment.slice(0, 100)}`] : []
+    })
+  })
+  expect(found).toEqual([])
 })
 
 test('a line of source ends at 120 columns, texts in quotes aside', () => {

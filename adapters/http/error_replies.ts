@@ -2,7 +2,7 @@
 import { ApiError, rateLimited } from '../../core/mod.ts'
 
 /**
- * What an error reply means. `operator`: our key, balance, model or settings, which no buyer can fix. `request`: the
+ * Cause of an error reply. `operator`: our key, balance, model or settings, which no buyer can fix. `request`: the
  * buyer's input, such as a prompt that is too long. `timeout`: the upstream or we gave up. `failed`: everything else.
  */
 export type FailureKind = 'rate_limited' | 'policy' | 'image' | 'request' | 'operator' | 'timeout' | 'failed'

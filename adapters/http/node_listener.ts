@@ -4,11 +4,11 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Gateway } from '../../core/mod.ts'
 
-/** What Connect and Express add to a request. */
+/** Fields that Connect and Express add to a request. */
 type HostRequest = IncomingMessage & {
   /** The URL as it arrived, where `url` is relative to a mount. */
   readonly originalUrl?: string
-  /** What a body parser has made of the body. */
+  /** Body as a body parser left it. */
   readonly body?: unknown
   /** The bytes of the body, where a parser keeps them. */
   readonly rawBody?: unknown
@@ -49,7 +49,7 @@ export function nodeListener(
   }
 }
 
-/** What this file needs of Fastify. */
+/** The part of Fastify's API that this file uses. */
 type FastifyInstance = {
   removeAllContentTypeParsers(): void
   addContentTypeParser(type: string, parse: (request: never, payload: never, done: (error: null) => void) => void): void

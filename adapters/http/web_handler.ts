@@ -1,6 +1,6 @@
 import type { Gateway } from '../../core/mod.ts'
 
-/** What Bun and Deno hand to a handler beside the request. */
+/** Second argument that Bun and Deno pass to a handler. */
 type Host = {
   requestIP?(request: Request): { readonly address: string } | null
   readonly remoteAddr?: { readonly hostname?: string }

@@ -4,7 +4,7 @@ import { cancelBody, checkObject, resolveRange } from './check.ts'
 /** A Durable Object stores at most two megabytes in a row. */
 const PART_BYTES = 1 << 20
 
-/** What this file needs of a database: the SQLite drivers of the storages have it. */
+/** The part of a SQLite driver that this file uses. */
 type Database = {
   exec(sql: string): unknown
   prepare(sql: string): {

@@ -78,7 +78,7 @@ export type Service = keyof ServiceVendors
 /** Services whose providers act in the world, or move money, on the account of their key. */
 export const ACTING_SERVICES: readonly Service[] = ['phone', 'voice', 'onramp', 'bridge']
 
-/** What a provider may use of the process. Heavy packages are imported by the first call that needs them. */
+/** Ports that a provider gets. Heavy packages are imported by the first call that needs them. */
 export type ProviderPorts = {
   readonly clock: Clock
   readonly log: Log
@@ -100,7 +100,7 @@ export type Offer<Settings, Vendor> = {
   readonly uses?: readonly (keyof Settings & string)[]
   /** The settings of which any one turns it on when the product's setting is absent; by default the required ones. */
   readonly startedBy?: readonly (keyof Settings & string)[]
-  /** What an operator should know before choosing it. */
+  /** A note that operators should read before they choose it. */
   readonly note?: string
   /** The account that pays for its calls; by default its name. */
   readonly account?: string

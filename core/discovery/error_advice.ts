@@ -1,4 +1,4 @@
-/** What a client does about an error: the last column of the reference page's table. */
+/** Advice to clients for each error: the last column of the reference page's table. */
 import type { ApiErrorCode } from '../http/errors.ts'
 
 const CORRECT = 'Correct what the message names, and send it again.'
@@ -56,7 +56,7 @@ export const PAYMENT_ADVICE = [
   ],
 ] as const
 
-/** What to do about an error that has this name and this status. */
+/** Returns the advice for an error of this name and status. */
 export function adviceOf(name: string, status: number): string {
   const own = BY_CODE[name as ApiErrorCode]
   if (own !== undefined) return own

@@ -115,7 +115,7 @@ function fieldText(name: string, schema: Fields, { isRequired = false, where, de
   return `- ${name} (${marks})${words ? `: ${words}` : ''}`
 }
 
-/** What each status may mean, in a line each. */
+/** Writes the possible meanings of each status, one line each. */
 function errorsText(openapi: Fields): string {
   const meanings = new Map<string, Set<string>>()
   for (const [name, { description }] of Object.entries<Fields>(openapi.components?.responses ?? {})) {

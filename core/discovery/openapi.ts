@@ -129,7 +129,7 @@ function contactOf({ contact = '' }: GatewayDescription, origin: string): Fields
   return { url: contact === '' ? `${origin}/docs` : contact }
 }
 
-/** What an agent needs to know before its first call. */
+/** Writes the guidance that an agent needs before its first call. */
 function guidance(listed: readonly Endpoint[], origin: string): string {
   const sold = [...new Set(listed.filter(isSold).map(({ tag }) => tag))]
   return [

@@ -290,7 +290,7 @@ const COMMON: ReadonlySet<string> = new Set([
   'PAYMENT_VERIFICATION_UNAVAILABLE',
 ])
 
-/** What a call answers: the fields of each success, and which errors there are. */
+/** Renders the responses of a call: the fields of each success, and the errors. */
 function responses(openapi: Node, { id, summary, node }: Operation, printed: Map<string, string>): string {
   const all = Object.entries(nodeOf(node.responses)).map(([status, value]) => [status, nodeOf(value)] as const)
   const successes = all
@@ -346,7 +346,7 @@ function errors(openapi: Node): string {
   return `<div class="group"><h2 id="page-errors">Errors</h2>\n${body.join('\n')}</div>`
 }
 
-/** What an example of an error says, in any of the error formats. */
+/** Returns the message of an example error, in any of the error formats. */
 function meaningOf({ summary, value }: Node): string {
   const { message, details, error } = nodeOf(value)
   const inner = typeof error === 'object' ? nodeOf(error).message : undefined

@@ -1,5 +1,5 @@
 /**
- * What the reference page does in a browser: search, snippets per language, and calls to try. It is plain JavaScript
+ * Script of the reference page: search, snippets per language, and calls to try. It is plain JavaScript
  * in one string, because core is built without the types of a browser, and its hash is in the page's policy. Without
  * it the page is whole: the script reads what is there and adds to it. It never signs and never pays.
  */

@@ -52,7 +52,7 @@ export function forbidden(reason: string, message: string, more: Readonly<Record
   return new ApiError('NOT_ALLOWED', { error: 'Forbidden', message, fields: { reason, ...more } })
 }
 
-/** What a maintenance task may use. One replica runs it at a time. */
+/** A maintenance task. One replica runs it at a time. */
 export type MaintenanceTask = {
   readonly everyMs: number
   /**

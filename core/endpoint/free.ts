@@ -34,13 +34,13 @@ export type FreeRequest = RequestHead & {
   json(): Promise<unknown>
 }
 
-/** What a free endpoint may use; `gateway` describes the one that was called. */
+/** Context of a free endpoint. `gateway` describes the gateway that was called. */
 export type FreeContext = StreamedContext &
   Pick<Ports, 'objects' | 'clock' | 'log'> & {
     readonly gateway: GatewayFacts
     readonly calls: FreeCalls
     readonly chain: Pick<Chain, 'balance'>
-    /** What wallets have spent on all gateways of this storage. */
+    /** Spending of wallets, over all gateways of this storage. */
     readonly ledger: Pick<Storage, 'spendByModel' | 'listCalls'>
     /** Small records beside the calls, and the calls that they came from, on any gateway. */
     readonly records: Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>

@@ -33,7 +33,7 @@ export type GatewayFacts = {
   wellKnown(origin: string): string
   /** The document with the key that signs offers and receipts; undefined where they are not signed. */
   did(origin: string): string | undefined
-  /** What it sells, for language models: a page of links, and everything in one text. Markdown. */
+  /** Markdown for language models: a page of links to what is sold, and everything in one text. */
   llms(origin: string): Promise<string>
   llmsFull(origin: string): Promise<string>
   /** The HTML reference page, and its Content-Security-Policy. */

@@ -1,4 +1,4 @@
-/** What an endpoint is: a plain value. Routes, 402s, OpenAPI, discovery and the endpoint laws are derived from it. */
+/** An endpoint is a plain value. Routes, 402s, OpenAPI, discovery and the endpoint laws are derived from it. */
 import type { Paid } from './paid.ts'
 import type { Streamed } from './streamed.ts'
 import type { Free, Polled } from './free.ts'
@@ -61,7 +61,10 @@ export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind ==
 export const servesBeforeSettlement = (endpoint: Sold | undefined): boolean =>
   endpoint?.delivery === 'stream' || endpoint?.delivery === 'inline'
 
-/** What is sold by the call. `delivery` says when it is settled: before the reply, by a poll, or after the answer. */
+/**
+ * An endpoint that is sold by the call. `delivery` says when it is settled: before the reply, by a poll, or after the
+ * answer.
+ */
 export type Sold = Paid | Streamed
 
 export type Endpoint = Paid | Streamed | Polled | Free

@@ -1,4 +1,4 @@
-/** What an endpoint may use before anything is ordered. */
+/** Catalog, switches and prices that an endpoint may use before anything is ordered. */
 import type { TProperties } from '@sinclair/typebox'
 import { ApiError } from '../http/errors.ts'
 import { clip } from '../lib/text.ts'
@@ -11,7 +11,7 @@ import type { ChatRow } from '../ports/vendors/chat.ts'
 import type { VideoRow } from '../ports/vendors/video.ts'
 import type { AudioRow } from '../ports/vendors/audio.ts'
 
-/** What pure functions of an endpoint may use beside the input. */
+/** Context of the pure functions of an endpoint, besides the input. */
 export type Context = {
   readonly catalog: Catalog
   /** Features that the operator has switched off for a while; everything is on by default. */
@@ -27,7 +27,7 @@ export type Context = {
 /** The catalogs, and the configured vendors that can serve them. */
 export type Offering = Context & { readonly vendors: Vendors }
 
-/** What an order costs. Frozen when orders share it: what is derived from it is then kept and found by it. */
+/** Price of an order. Frozen if orders share it, so that values derived from it can be cached by it. */
 export type Price = {
   readonly amount: Usdc
   /** Lifetime of the signed authorization; work and settlement must fit into it. */
@@ -59,7 +59,7 @@ const MAX_VARIANTS = 200
 /** Catalog rows of one kind, found by public id or by alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
 
-/** What every row of a product's own kind says. */
+/** Fields of every row of a kind that a product declares. */
 export type CatalogRow = {
   /** Public id, as clients send it. */
   readonly id: string

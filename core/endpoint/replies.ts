@@ -80,13 +80,13 @@ export const publicPrice = (price: Price): Body => ({
 })
 export const priceOf = (call: Call, amount = call.quote): Body => ({ amount: print(amount), currency: 'USD' })
 
-/** What a call that is charged by use was quoted and charged, in USDC; nothing for any other. */
+/** Headers with the quote and the charge in USDC, for a call that is charged by use; empty for other calls. */
 export function chargeHeaders({ offer, quote }: Call, receipt: Receipt): Readonly<Record<string, string>> {
   const charged = chargesUse(offer) ? parseAtomic(receipt.amount) : undefined
   return charged === undefined ? {} : { 'x-payment-quoted': print(quote), 'x-payment-charged': print(charged) }
 }
 
-/** What is still to be paid: the charge of a result that is charged by use, else the quote. */
+/** Amount due for a result: its charge if it is charged by use, otherwise the quote. */
 export const dueOf = ({ charge, quote }: Call): Usdc => charge || quote
 
 export const paymentRequired = (price: Price): Body => ({
@@ -231,7 +231,7 @@ function passed(made: Json): { readonly text: string; readonly headers?: Readonl
   return typeof made === 'string' ? { text: made } : (made as { text: string; headers: Record<string, string> })
 }
 
-/** What storage holds of an answer: a JSON body, or the events of a stream. */
+/** Stored answer: a JSON body, or the events of a stream. */
 export type StoredAnswer = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: string

@@ -9,7 +9,7 @@ import type { ErrorFormat } from '../http/error_formats.ts'
 import type { Effects } from './call_context.ts'
 
 /**
- * What a slow call reports while it runs. `poll` contains `{id}`. `query` builds a query from the stored request
+ * Report of a slow call while it runs. `poll` contains `{id}`. `query` builds a query from the stored request
  * fields; it is signed, and polls without it are refused.
  */
 export type JobDescription = {
@@ -66,7 +66,7 @@ export type Sale<Input> = Common & {
   readonly unknownFields: UnknownFields
   /** Whether the operator has configured what this input needs. */
   isAvailable(input: Input, offering: Offering): boolean
-  /** What the stored call records: the model for the ledger, and the fields that polls show. */
+  /** Returns what the stored call records: the model for the ledger, and the fields that polls show. */
   remember(input: Input): { readonly model: string | null; readonly request: { readonly [key: string]: Json } }
   /** Lowest and highest price of one call, for discovery. */
   priceRange(offering: Offering): { readonly min: Usdc; readonly max: Usdc }

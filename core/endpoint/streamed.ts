@@ -5,7 +5,7 @@ import type { Usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
 import { type Sale, ANSWER_RETENTION, ANY_JOB } from './sale.ts'
 
-/** What a streamed endpoint may read beside the body: the path, and the headers of its chat format. */
+/** Parts of a request that a streamed endpoint reads besides the body: the path, and the headers of its chat format. */
 export type RequestHead = {
   readonly params: Readonly<Record<string, string>>
   readonly header: (name: string) => string | null
@@ -48,7 +48,7 @@ export type Answer =
   | { readonly kind: 'stream'; readonly headers: Readonly<Record<string, string>>; readonly stream: AnswerStream }
 
 /**
- * What an answer took. `usage` is what its vendor reported. `read` is given where its reader left before the end: the
+ * Usage of an answer. `usage` is what its vendor reported. `read` is given where its reader left before the end: the
  * events that were delivered or, of a long stream, the first of them, and how many times as much was delivered.
  */
 export type Used = {
@@ -64,14 +64,14 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input): Price | 'free'
   /**
-   * What an answer may cost the operator at most, at list price: a quote counts only a share of the longest answer.
+   * The most that an answer may cost the operator, at list price: a quote counts only a share of the longest answer.
    * Absent where the quote covers it.
    */
   worstCost?(input: Input): Usdc
   answer(order: StreamedOrder<Input>): Promise<Answer>
   /**
-   * What an answer costs by what was used, at list price, for buyers whose scheme charges by use. Undefined where only
-   * the quote is known: it is then charged. Absent where the quote is the price.
+   * Prices an answer by its usage, at list price, for schemes that charge by use. Undefined where only the quote is
+   * known: it is then charged. Absent where the quote is the price.
    */
   cost?(input: Input, used: Used, context: Pick<Ports, 'countTokens'>): Promise<Usdc | undefined>
   /** The wallets that may buy this; undefined when all may (contract 1.58). */

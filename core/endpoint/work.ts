@@ -24,7 +24,7 @@ export type Order<Input> = {
   readonly signal: AbortSignal
 }
 
-/** What polling a job may use; `request` holds the stored request fields. */
+/** Context of a poll of an upstream job. `request` has the stored request fields. */
 export type UpstreamPollContext = Offering & { readonly request: Json; readonly signal: AbortSignal }
 
 /** `error` and `fields` are what a poll reports of a failed job. */
@@ -49,7 +49,7 @@ export type MadeMedia = {
   readonly foreign?: true
 }
 
-/** What work produced: a JSON result, and media. */
+/** Result of work: JSON, and media. */
 export type Made = {
   readonly result: Json
   readonly media?: MadeMedia
@@ -71,11 +71,11 @@ export type Hosted = { readonly key: string | null; readonly url: string | null;
 /** Copies the media of a call to durable storage. Never rejects. */
 export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
 
-/** What storage holds of a completed call. */
+/** Stored result of a completed call. */
 export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
 
 /**
- * What rendering a result may use: absolute URLs of hosted media and, in the reply but not in a poll, the vendor's raw
+ * Context for rendering a result: absolute URLs of hosted media and, in the reply but not in a poll, the vendor's raw
  * values.
  */
 export type Showing = {

@@ -1,4 +1,4 @@
-/** What counts as one caller for rate limits: an IPv4 address, or the /64 block that an IPv6 address belongs to. */
+/** Maps an address to one caller for rate limits: an IPv4 address, or the /64 block of an IPv6 address. */
 
 const IPV4 = /^\d{1,3}(?:\.\d{1,3}){3}$/
 

@@ -104,8 +104,8 @@ export class ApiError extends Error {
 }
 
 /**
- * What the operator's timeline shows of a failure: what the vendor adapter noted as `cause`, in our words, or the text
- * of an error that is not for the buyer. Undefined where an ApiError already says all.
+ * Text of a failure for the operator's timeline: the `cause` that the vendor adapter noted, in our words, or the text
+ * of an error that is not for the buyer. Undefined if the ApiError is complete in itself.
  */
 export function vendorErrorOf(error: unknown): string | undefined {
   const { cause, message } = error as { readonly cause?: unknown; readonly message?: unknown }

@@ -7,9 +7,9 @@ export type Reply = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Uint8Array | ReadableStream<Uint8Array> | null
   /**
-   * What a gateway with a signer signs in this reply: the offers that a 402 makes for a URL, or the path of what a
-   * receipt is for, where it is not the one that was called. `isReceipt` false: what it says was no purchase. Hosts
-   * ignore it.
+   * Parts of this reply that a gateway with a signing key signs: the offers of a 402 for a URL, or the receipt, with
+   * the path that it names if that differs from the called one. `isReceipt` false: the header reports a refund, not a
+   * purchase. Hosts ignore it.
    */
   readonly toSign?: {
     readonly offers?: { readonly url: string; readonly list: readonly Offer[] }

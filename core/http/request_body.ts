@@ -193,7 +193,7 @@ export type Budget = {
 /** A caller, and the bytes that this request of it has taken already. */
 type Taker = { readonly caller: string; readonly own: number }
 
-/** What one request holds of a budget until it is answered: `give` returns a part of it, `release` everything. */
+/** Bytes that one request takes from a budget until it is answered. `give` returns a part of them, `release` all. */
 export type Hold = Budget & { release(): void; isEmpty(): boolean }
 
 /** Long enough for the largest body on a slow line, and for a small one. */
@@ -470,7 +470,7 @@ function problems(compiled: SchemaCheck<TObject>, value: unknown): readonly Prob
   return [...byPath.values()]
 }
 
-/** What a field has to be. The library does not say it of a union. */
+/** Describes the expected value of a field, for unions too, where the library does not. */
 function expectation({ message, schema }: { readonly message: string; readonly schema: TSchema }): string {
   const forms: unknown = schema.anyOf
   return Array.isArray(forms) && message === 'Expected union value'

@@ -21,7 +21,7 @@ const CHUNK = 0x8000
 
 const DATA_URI = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+)((?:;[a-z0-9=.+-]+)*?)(;base64)?,/i
 
-/** Decodes `data:<type>[;base64],…`. Undefined when the text is no data URI or its base64 is malformed. */
+/** Decodes `data:<type>[;base64],…`. Undefined if the text is not a data URI or its base64 is malformed. */
 export function decodeDataUri(uri: string): { type: string; bytes: Uint8Array } | undefined {
   const match = DATA_URI.exec(uri.slice(0, 200))
   if (!match?.[1]) return undefined

@@ -3,7 +3,7 @@ import { type Offer, type Payment, withoutHint } from './protocol.ts'
 import type { Usdc } from './money.ts'
 
 /**
- * What an offer needs beside price and time. `minValiditySeconds` is the life that an authorization must still have
+ * Fields of an offer besides price and time. `minValiditySeconds` is the life that an authorization must still have
  * when it is settled; it is added to the time that the work takes.
  */
 export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {

@@ -44,7 +44,7 @@ export function didDocument(signer: OfferSigner, origin: string): Readonly<Recor
   }
 }
 
-/** What is signed of an offer; `validUntil` in unix seconds. */
+/** Signed fields of an offer. `validUntil` is in unix seconds. */
 export const offerFields = ({ scheme, network, asset, payTo, amount }: Offer, url: string, validUntil: number) => ({
   amount,
   asset,
@@ -56,7 +56,7 @@ export const offerFields = ({ scheme, network, asset, payTo, amount }: Offer, ur
   version: 1,
 })
 
-/** What is signed of a receipt; `issuedAt` in unix seconds. Where nothing was charged there is no transaction. */
+/** Signed fields of a receipt. `issuedAt` is in unix seconds. `transaction` is empty if nothing was charged. */
 export const receiptFields = (
   { network, payer, transaction }: Pick<Receipt, 'network' | 'payer' | 'transaction'>,
   url: string,
@@ -82,7 +82,7 @@ export const declaredReceipt = (receipt: Artifact) => ({
   schema: { type: 'object', properties: { receipt: { type: 'object' } }, required: ['receipt'] },
 })
 
-/** What a JWS says, whether or not it is genuine. Undefined for anything but an offer or a receipt. */
+/** Content of a JWS, read without verifying it. Undefined unless it is an offer or a receipt. */
 export type SignedContent = {
   readonly kind: 'offer' | 'receipt'
   readonly algorithm: string

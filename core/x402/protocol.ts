@@ -88,7 +88,7 @@ export type Receipt = {
   payer: string
   amount: string
   block?: number
-  /** What the scheme adds for its clients. */
+  /** Fields that the scheme adds for its clients. */
   extra?: Readonly<Record<string, Json>>
 }
 

@@ -9,7 +9,7 @@ export const SIGN_IN = 'sign-in-with-x'
 /** How long a challenge can be signed, in milliseconds: the limit of the specification. */
 export const SIGN_IN_MS = 5 * 60_000
 
-/** What a challenge asks to be signed. `uri` is the origin and the path that it is for. */
+/** Message that a challenge asks a wallet to sign. `uri` is the origin and the path that it is for. */
 export type SignInInfo = {
   readonly domain: string
   readonly uri: string
@@ -32,9 +32,9 @@ export type SignInChallenge = {
 export type SignInFor = { readonly origin: string; readonly path: string; readonly isHostTrusted: boolean }
 
 export type SignIns = {
-  /** What a wallet has to sign for this resource; undefined where nobody can sign in at the moment. */
+  /** Returns the challenge for this resource; undefined while sign-in is not available. */
   challenge(resource: SignInFor): Promise<SignInChallenge | undefined>
-  /** Who has signed in with this request. */
+  /** Returns the wallet that signed in with this request. */
   wallet(headers: { get(name: string): string | null }, resource: SignInFor): Promise<SignedInAs>
 }
 
@@ -54,7 +54,7 @@ const Signed = Type.Object({
   chainId: Type.String({ maxLength: 80 }),
   signature: Type.String({ maxLength: 8_192 }),
 })
-/** What a client sends back: the challenge, its address, the network that it chose, and the signature. */
+/** A client's answer: the challenge, its address, the network that it chose, and the signature. */
 export type SignedIn = Static<typeof Signed>
 
 const isSigned = TypeCompiler.Compile(Signed)

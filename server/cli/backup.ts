@@ -92,7 +92,7 @@ export function configOf(env: Environment): Config {
   )
 }
 
-/** What a backup finds wrong is in words for the operator. */
+/** Runs a step of a backup and turns its errors into messages for the operator. */
 export function orFail<T>(step: () => T): T {
   try {
     return step()

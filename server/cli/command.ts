@@ -1,8 +1,8 @@
-/** What a command of `farebox` is, what it is given, and how its options are read. */
+/** A command of `farebox`: its type, its context, and the parser of its options. */
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { type Environment, nearestName } from '../config/settings.ts'
 
-/** What a command may use of its process. Data goes to `out`, everything said to a person goes to `err`. */
+/** Process of a command, as it may use it. Data goes to `out`, messages for people go to `err`. */
 export type Io = {
   readonly env: Environment
   /** Writes a line to standard output. */

@@ -80,7 +80,7 @@ Examples:
     const variables = variablesOf(answers)
     const created = secretsFile !== undefined && variables.key ? await newKey(answers.network.id) : undefined
     const toml = configuration(answers, variables)
-    // Keys that are not there yet are no mistake of the file.
+    // Keys that do not exist yet are not an error in the file.
     const stand = { ...(variables.key && { [variables.key]: (created ?? (await newKey(answers.network.id))).key }) }
     const read = checkedConfig(toml, stand, file)
     if (!read.ok) throw new CommandError(`Nothing was written:\n${read.mistakes.map((each) => `  ${each}`).join('\n')}`)

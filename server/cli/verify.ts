@@ -104,7 +104,7 @@ function lineOf({ kind, valid, problem, note, key, fields = {} }: Verdict): stri
     .join('\n  ')
 }
 
-/** What was signed is somebody else's text: it must not look like a line of ours, nor move the cursor. */
+/** Escapes control characters: signed text comes from others and must not forge a line or move the cursor. */
 const onOneLine = (text: string): string =>
   text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (mark) => `\\u${mark.codePointAt(0)?.toString(16).padStart(4, '0')}`)
 

@@ -50,8 +50,8 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
   }
 
   /**
-   * What was sent stays noted, whatever the gateway says of it: a signature can be spent until its time is over. What
-   * was signed and not sent is taken back.
+   * A payment that was sent stays noted, whatever the gateway replies: a signature can be spent until it expires. A
+   * payment that was signed and not sent is taken back.
    */
   async function buy(
     request: Request,
@@ -107,8 +107,8 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
 type Reserving = { readonly price: Usdc; readonly validSeconds: number; readonly wallet: Wallet }
 
 /**
- * What was signed, if a chain can tell whether it was spent. Throws BuyError where it is not for the offer that was
- * checked: the headers of a gateway may ask for something else than its body.
+ * Returns the signature in a payment if a chain can tell whether it was spent. Throws BuyError where it is not for the
+ * offer that was checked: the headers of a gateway may ask for something else than its body.
  */
 function signatureOf(payment: string, offer: Offer): Signature | undefined {
   const { accepted, payload } = decodedPayment(payment)

@@ -82,7 +82,7 @@ async function prepared(files: readonly WebFile[]): Promise<ReadonlyMap<string, 
   )
 }
 
-/** What a program gets at `/`: where everything is. */
+/** Replies to a program at `/` with links to everything. */
 function links(origin: string): Reply {
   const body = {
     name: 'Farebox',

@@ -10,7 +10,7 @@ import { envelope, type ErrorClassifier, record } from '../../http/error_replies
 
 export type BlandConfig = {
   readonly key: string
-  /** What Bland gives for a Twilio account of one's own. */
+  /** Key that Bland issues for your own Twilio account. */
   readonly encryptedKey: string
   readonly baseUrl?: string | undefined
   readonly clock: Clock

@@ -22,9 +22,7 @@ export type ImageVendorConfig = {
   readonly maxBytes?: number | undefined
   /** Most images per upstream call. Default: the protocol's limit. */
   readonly perCall?: number | undefined
-  /**
-   * What marks the area to edit, if the server differs from the protocol: stable-diffusion.cpp always expects white.
-   */
+  /** Marker of the area to edit, if the server differs from the protocol: stable-diffusion.cpp always expects white. */
   readonly maskMarks?: 'transparent' | 'white' | undefined
   readonly clock: Clock
   readonly log: Log

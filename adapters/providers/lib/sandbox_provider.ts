@@ -8,7 +8,7 @@ export const MAX_OUTPUT = 1 << 20
 
 export type SandboxCallOptions = { readonly name: string; readonly clock: Clock; readonly log: Log }
 
-/** What an error of a client library means, by its class name or gRPC status; `gone`: the sandbox no longer exists. */
+/** Meaning of a client library's error, by its class name or gRPC status. `gone`: the sandbox no longer exists. */
 export type ErrorMeaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'
 
 /**

@@ -53,7 +53,7 @@ export function openaiChat(config: OpenaiChatConfig): ChatVendor {
 
 // ── what is sent ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a server accepts beyond the protocol, and what it refuses. */
+/** Fields that a server accepts beyond the protocol or refuses. */
 type Taste = {
   readonly cap: 'max_tokens' | 'max_completion_tokens'
   /** OpenAI's own models, which refuse the reasoning fields that DeepSeek and Z.ai need. */

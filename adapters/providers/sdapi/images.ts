@@ -22,7 +22,7 @@ import { type ErrorClassifier, record } from '../../http/error_replies.ts'
 
 const isReply = TypeCompiler.Compile(Type.Object({ images: Type.Array(Type.String()) }))
 
-/** What PIL decodes without plug-ins, of the formats of contract 5.36. */
+/** Formats of contract 5.36 that PIL decodes without plug-ins. */
 const READS = ['image/png', 'image/jpeg', 'image/webp', 'image/bmp', 'image/gif']
 
 /** Inpaints from the existing content, as the WebUI does; the API's own default starts from a flat fill. */

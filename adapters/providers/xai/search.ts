@@ -23,7 +23,7 @@ export const XAI_SEARCH = { baseUrl: 'https://api.x.ai/v1', model: 'grok-4.20-no
 
 /**
  * The tool has no filter for dates, news or a count: they are in the instructions, apart from the query, and surplus
- * citations are dropped. The tool must be used: an answer from memory is no search.
+ * citations are dropped. The tool must be used: an answer from memory is not a search.
  *
  * @example
  * const search = xaiSearch({ ...XAI_SEARCH, key, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log })

@@ -31,7 +31,7 @@ export function checkControls(body: Fields, { row, providerFormat, isNative }: C
   checkStops(body.stop, { row, isByResponses })
 }
 
-/** Removes a choice that says nothing where there are no tools, because vendors refuse it there. */
+/** Removes a `tool_choice` without effect if there are no tools: vendors refuse it. */
 export function withoutIdleChoice(body: Fields): Fields {
   const { tool_choice, function_call, ...rest } = body
   const isIdle = (tool_choice !== undefined || function_call !== undefined) && namesIn(body).length === 0

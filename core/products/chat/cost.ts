@@ -1,4 +1,4 @@
-/** What a chat answer costs by what it used, for buyers whose scheme charges by use (contract 1.72). */
+/** Prices a chat answer by its usage, for schemes that charge by use (contract 1.72). */
 import type { Used } from '../../endpoint/mod.ts'
 import { type Fields, fieldsOf, isFields, type Json } from '../../lib/json.ts'
 import type { CountTokens } from '../../ports/vendors/chat.ts'

@@ -127,7 +127,7 @@ const MEDIA: ReadonlyMap<unknown, ChatMedium> = new Map([
   ['video_url', 'video'],
 ] as const)
 
-/** What a model takes, as the list names it. */
+/** Input modalities of a model, as the model list names them. */
 export const inputModalities = ({ images, reads: media = [] }: ChatRow): readonly string[] => [
   'text',
   ...(images === undefined ? [] : ['image']),

@@ -255,7 +255,7 @@ export function quote(input: ChatInput): Price | 'free' {
   }
 }
 
-/** What the model may cost the operator for this request, with the longest answers. */
+/** The most that this request can cost the operator, with answers of full length. */
 export const worstCost = (input: ChatInput): Usdc => chatWorstCost(priceInputs(input))
 
 /**
@@ -440,7 +440,7 @@ function setByGateway(body: Fields, { body: sent, maxTokens }: ChatInput): reado
   })
 }
 
-/** What the rules of a row set or change. */
+/** Members of a request that the rules of a row set or change. */
 const RULED: ReadonlySet<string> = new Set(['reasoning_effort', 'tool_choice'])
 
 async function askModel(

@@ -185,8 +185,8 @@ export const MAX_BARS = 5000
 
 /**
  * The newest bars of the window, and `next`, the path of the page before them, where the window is longer than
- * `MAX_BARS`. It ends at the current time at the latest. Throws a 404 with a hint for an unknown symbol, or if there
- * are no bars. `now` is in milliseconds.
+ * `MAX_BARS`. It ends at the current time at the latest. Throws a 404 with a hint for an unknown symbol, or if the
+ * window has no bars. `now` is in milliseconds.
  */
 export async function history(
   market: MarketVendor,

@@ -13,7 +13,7 @@ export const SANDBOX = recordKind({
   schema: Type.Object({ vendor: Type.String(), handle: Type.String(), ends: Type.Number() }),
 })
 
-/** Sandboxes that outlive their claim window, stored under one owner that is no wallet. */
+/** Sandboxes that outlive their claim window, stored under one owner that is not a wallet. */
 const WATCHED = recordKind({
   kind: 'sandbox_unpaid',
   version: 1,

@@ -282,8 +282,8 @@ const ready = free({
 type Check = { readonly name: string; readonly ok: boolean; readonly code: string; readonly reason?: string }
 
 /**
- * The state of vendors is no part of it: a vendor that is down would take every replica out of rotation at once. So is
- * a chain that does not answer, unless the question is whether this one gateway sells.
+ * It leaves out the state of vendors: a vendor that is down would take every replica out of rotation at once. So is a
+ * chain that does not answer, unless the question is whether this one gateway sells.
  */
 async function readiness(
   { isDraining, isReady, isStorageReachable, closed, healthStatus }: GatewayFacts,

@@ -52,7 +52,7 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
     return { config: made, id: computeChannelId(made, offer.network) }
   }
 
-  /** What is deposited where the channel lacks so much: what was asked for, else the gateway's smallest deposit. */
+  /** Amount to deposit if the channel lacks `lacking`: the requested one, otherwise the gateway's smallest deposit. */
   function depositFor(lacking: bigint): bigint {
     const least = BigInt(typeof offer.extra?.minDeposit === 'string' ? offer.extra.minDeposit : 0)
     const needed = lacking > least ? lacking : least
@@ -104,7 +104,7 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
         const { payload } = (decodeObject(payment ?? '') ?? {}) as { payload?: { deposit?: { amount: string } } }
         const depositAmount = payload?.deposit?.amount
         const local = { channelId: id, requestAmount: offer.amount, ...(depositAmount && { depositAmount }) }
-        // What it cannot take in, the gateway corrects with the next call.
+        // The gateway corrects the stored state with the next call if this fails.
         await processPaymentResponse(storage, () => header ?? null, local).catch(() => {})
       },
       /** Asks the gateway for what is left. Rejects with why it does not pay it back. */

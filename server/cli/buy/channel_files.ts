@@ -1,4 +1,4 @@
-/** What a wallet knows of its channels: a file for each, readable by its owner only. */
+/** Files of a wallet's channels, one each, readable by their owner only. */
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BatchSettlementClientContext, BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'

@@ -30,8 +30,8 @@ type Chunk = {
   readonly error?: { readonly message?: string }
 }
 /**
- * What is known after a stream. `comments` has its SSE comments by name, such as `payment-response`. `failure` says why
- * the answer is incomplete. `isTruncated`: the stream ended without [DONE] or an error event.
+ * Summary of a stream. `comments` has its SSE comments by name, such as `payment-response`. `failure` says why the
+ * answer is incomplete. `isTruncated`: the stream ended without [DONE] or an error event.
  */
 type StreamSummary = {
   readonly usage: Usage | undefined
@@ -96,7 +96,7 @@ async function defaultModel(origin: string): Promise<string> {
   return model.id
 }
 
-/** What a token read and a token written cost together. */
+/** Price of one token in and one token out together. */
 const rateOf = ({ pricing: { input = Number.POSITIVE_INFINITY, output = 0 } = {} }: Model): number => input + output
 
 /** Prints the model that answers, and its output limit if that is below the requested one. */

@@ -19,7 +19,7 @@ const PAYMENT_HEADER = 'payment-signature'
 
 /** `fetch` that answers a 402 with a payment. */
 export type Pay = (url: string, init?: RequestInit) => Promise<Response>
-/** What every product takes. `maxPrice`: the highest price to sign for, in US dollars. */
+/** Options of every product. `maxPrice`: the highest price to sign for, in US dollars. */
 export type PurchaseOptions = {
   readonly origin: string
   readonly prompt: string
@@ -176,8 +176,8 @@ export type QuietPayment = {
 }
 
 /**
- * A wallet that pays without a word, and signs once for a request. Throws BuyError where there is no key. `payment` is
- * the header that was sent.
+ * A wallet that pays without printing anything, and signs once for a request. Throws BuyError where there is no key.
+ * `payment` is the header that was sent.
  */
 export async function openWallet(
   { origin, key: own, rpc }: Pick<PurchaseOptions, 'origin' | 'key'> & Partial<Pick<PurchaseOptions, 'rpc'>>,

@@ -44,11 +44,11 @@ export const chatErrorFor: ErrorFor = (kind, { maker, retrySeconds }) => {
 }
 
 export type RefusedRequest = {
-  /** What the caller sent. An error may name these members and no others. */
+  /** Body that the caller sent. An error may name its members and no others. */
   readonly body: Fields
   /** Members of `body` that the gateway has set or changed. */
   readonly ours?: readonly string[] | undefined
-  /** What went upstream. A rejected member that is only here is ours, so the operator must fix it. */
+  /** Body that went upstream. A rejected member that is only here is ours, so the operator must fix it. */
   readonly sent: Fields
   readonly streams: boolean
   /** Maps a path in the vendor's terms to the caller's, such as `max_completion_tokens` to `max_tokens`. */

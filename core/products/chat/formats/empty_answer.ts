@@ -40,7 +40,7 @@ function isItemNonBlank({ type, content, summary }: Fields): boolean {
   return type === 'message' ? isNonBlank(content) : type !== 'reasoning' || isNonBlank(summary) || isNonBlank(content)
 }
 
-/** A signature alone is no content. */
+/** A signature alone is not content. */
 const isPartNonBlank = (part: Fields): boolean =>
   hasContentBeside(part, ['thought', 'thoughtSignature', 'thought_signature'])
 

@@ -117,7 +117,7 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
 /** Rejects with a sentence for people; with SignedOut where there is no session. */
 export const readApi = <T>(path: string): Promise<T> => request<T>(API + path, {})
 
-/** Sets a control, or removes it where there is no body. */
+/** Sets a control, or removes it if there is no body. */
 export const changeControl = (path: string, body?: object): Promise<unknown> =>
   request(`${API}controls/${path}`, body ? { method: 'PUT', body: JSON.stringify(body) } : { method: 'DELETE' })
 

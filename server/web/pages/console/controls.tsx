@@ -1,4 +1,4 @@
-/** What the operator changes at run time, each change after one confirmation. */
+/** Controls that the operator changes at run time, each after one confirmation. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { changeControl, type Controls, type Entries, readApi } from './api.ts'
 import { Problem, useRead } from './use_read.tsx'

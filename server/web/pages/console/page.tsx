@@ -106,7 +106,7 @@ function useHash(): readonly [page: string, name: string] {
   return [page, decoded(name)]
 }
 
-/** As it is written where it is no encoded text. */
+/** Returned unchanged if it is not percent-encoded. */
 function decoded(name: string): string {
   try {
     return decodeURIComponent(name)

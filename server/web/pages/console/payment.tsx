@@ -1,4 +1,4 @@
-/** What happened to one payment, step by step. */
+/** Timeline of one payment, step by step. */
 import { type Payment, readApi } from './api.ts'
 import { StatusWord } from './calls.tsx'
 import { time } from './format.ts'

@@ -6,7 +6,7 @@ const HEIGHT = 220
 
 type PlotProps = {
   title: string
-  /** What it comes to, in a few words; screen readers get it too. */
+  /** Summary in a few words, for screen readers too. */
   summary: string
   data: PlotData
   unit: 'hour' | 'day'

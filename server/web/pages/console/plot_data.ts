@@ -1,4 +1,4 @@
-/** What the plots draw from the sums of the API: a value for each hour or day, also where nothing happened. */
+/** Turns the sums of the API into the data of plots: a value for each hour or day of the range. */
 import type { Figures, Point, Series } from './api.ts'
 
 export type Line = { readonly label: string; readonly values: readonly (number | null)[] }

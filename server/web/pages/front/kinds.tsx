@@ -8,7 +8,7 @@ type Choosing = {
   readonly onChoose: (kind: Kind) => void
 }
 
-/** What is sold here at a glance: each kind of model, how many there are, and where prices begin. */
+/** Overview of what is sold: each kind of model, how many there are, and the lowest price. */
 export function Kinds({ models, routes, onChoose }: Choosing) {
   const services = servicesOf(routes)
   const [lowest] = services.toSorted((a, b) => lowestPrice(a) - lowestPrice(b))

@@ -12,7 +12,7 @@ type Choosing = {
   readonly onChoose: (model: Model) => void
 }
 
-/** What is listed before somebody asks for all. */
+/** Number of models that are listed before a visitor asks for all. */
 const FIRST = 20
 
 /** Every model: searched by its name or id, filtered by kind, and the cheapest of each kind first. */

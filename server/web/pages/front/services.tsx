@@ -1,7 +1,7 @@
 import type { Route } from '../lib/api.ts'
 import { priceText } from '../lib/prices.ts'
 
-/** What models do not cover: data, search and services, by the group that the price list gives them. */
+/** Routes without a model: data, search and services, by their group in the price list. */
 const OF_MODELS = new Set(['chat', 'images', 'video', 'audio'])
 
 export const servicesOf = (routes: readonly Route[]): readonly Route[] =>

@@ -1,4 +1,4 @@
-/** What every page has around its content. */
+/** Header and footer of every page. */
 import type { ComponentChildren } from 'preact'
 
 const LINKS = [

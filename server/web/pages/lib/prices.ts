@@ -1,7 +1,7 @@
 /** Prices in words, and what models are compared by. */
 import type { Model, PriceRange } from './api.ts'
 
-/** What models are grouped by, in the order of the page: the category, its name, and what one of it is sold by. */
+/** Groups of models in the order of the page: category, name, and unit of sale. */
 export const KINDS = [
   { kind: 'chat', title: 'Chat' },
   { kind: 'image', title: 'Images' },

@@ -149,7 +149,7 @@ print(reply.json())`,
   ]
 }
 
-/** What `farebox buy` calls the products that it knows, and the field that has the text. */
+/** Names that `farebox buy` has for products, and the field that has the text. */
 const COMMANDS: Readonly<Record<string, readonly [product: string, textOf: (body: Fields) => unknown]>> = {
   '/api/v1/chat/completions': ['chat', ({ messages }) => messages?.[0]?.content],
   '/api/v1/images/generations': ['images', ({ prompt }) => prompt],

@@ -11,7 +11,7 @@ export type Offer = {
   readonly extra?: Readonly<Record<string, unknown>>
 }
 
-/** What a 402 says. `message` is for people. */
+/** Body of a 402. `message` is for people. */
 export type Demand = {
   readonly accepts: readonly Offer[]
   readonly message: string
@@ -20,7 +20,7 @@ export type Demand = {
   readonly pollUrl?: string
 }
 
-/** What a PAYMENT-RESPONSE says. */
+/** Content of a PAYMENT-RESPONSE header. */
 export type Receipt = {
   readonly success: boolean
   readonly transaction: string
@@ -75,7 +75,7 @@ export function usdc(amount: string): string {
   return `${padded.slice(0, -6)}.${padded.slice(-6)}`.replace(/\.?0+$/, '')
 }
 
-/** `0.022` is 22000n; undefined for what is no amount. */
+/** `0.022` is 22000n; undefined if the text is not an amount. */
 export function atomic(text: string): bigint | undefined {
   const [, whole = '', part = ''] = /^(\d{1,9})(?:\.(\d{0,6}))?$/.exec(text.trim()) ?? []
   return whole === '' ? undefined : BigInt(whole + part.padEnd(6, '0'))

@@ -1,4 +1,4 @@
-/** What this visit may spend, so that a page never signs more than its reader expects. It ends with the browser tab. */
+/** Spending limit of this visit: a page never signs more than its reader expects. It ends with the browser tab. */
 import { atomic, usdc } from '../lib/x402.ts'
 
 export type Allowance = {

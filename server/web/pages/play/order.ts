@@ -1,4 +1,4 @@
-/** What a person orders: a form for the kinds of models, and any other route by its own example. */
+/** Orders of a person: a form for each kind of model, and any other route by its own example. */
 import type { Model } from '../lib/api.ts'
 import { type Kind, kindOf } from '../lib/prices.ts'
 

@@ -76,7 +76,7 @@ export function OrderForm({ models, prices, isBusy, onAsk }: Asking) {
   )
 }
 
-/** What the link names, or the cheapest chat that costs something. */
+/** The model or route that the link names, otherwise the cheapest model that is not free. */
 function firstChoice(models: readonly Model[], routes: readonly Route[]): string {
   const named = models.find(({ id }) => id === asked.get('model'))
   const path = asked.get('route')?.split('?', 1)[0]

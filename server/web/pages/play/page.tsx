@@ -31,7 +31,7 @@ type State =
   | { readonly kind: 'bought'; readonly bought: Bought }
   | { readonly kind: 'problem'; readonly words: string }
 
-/** What a screen reader hears. The page shows all but the steps in its own way. */
+/** Text that screen readers announce. The page shows the price and the result in other places as well. */
 function statusOf(state: State): string {
   if (state.kind === 'busy') return `${state.step}…`
   if (state.kind === 'bought') return 'The result is here.'

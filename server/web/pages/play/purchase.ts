@@ -7,7 +7,7 @@ import { readEvents } from './events.ts'
 import { requireRoom, storeCall, type StoredCall } from './stored_calls.ts'
 import { type Order, send } from './order.ts'
 
-/** What was bought. `text` grows while it is streamed. */
+/** A purchased result. `text` grows while it is streamed. */
 export type Result =
   | {
       readonly kind: 'text'
@@ -30,7 +30,7 @@ export type Bought = {
 export type Priced = { readonly kind: 'quote'; readonly demand: Demand } | ({ readonly kind: 'free' } & Bought)
 
 export type Watching = {
-  /** What happens now, for a status line. */
+  /** Reports the current step, for a status line. */
   step(text: string): void
   /** A part of the result. */
   partly(result: Result): void
@@ -65,7 +65,7 @@ export async function collect(call: StoredCall, payer: Payer, watching: Watching
   return await resume(signed, watching)
 }
 
-/** What is being signed counts as spent, so that two at once stay within the limit. */
+/** Counts an amount as spent before it is signed, so that two purchases at once stay within the limit. */
 async function sign({ offer, wallet, address }: Payer, id: string, watching: Watching) {
   const reason = overCap(offer.amount)
   if (reason) throw new NotSigned(reason)

@@ -2,7 +2,7 @@ import { explorerOf } from '../lib/networks.ts'
 import { usdc } from '../lib/x402.ts'
 import type { Bought, Result } from './purchase.ts'
 
-/** What was bought, in the form that it has: text, pictures, clips, sounds, a table, or JSON. */
+/** Shows a result by its type: text, pictures, clips, sounds, a table, or JSON. */
 export function ResultView({ result }: { result: Result }) {
   if (result.kind === 'text') return <p class="answer">{result.text || '…'}</p>
   if (result.kind === 'file') return <Media file={{ url: result.url, type: result.type }} />
@@ -118,7 +118,7 @@ function Table({ rows }: { rows: readonly Row[] }) {
   )
 }
 
-/** What was paid, and where that can be seen. */
+/** Shows the amount paid, with a link to the transaction. */
 export function ReceiptView({ bought: { receipt, problem, isCut, result } }: { bought: Bought }) {
   const tokens = result.kind === 'text' ? result.tokens : undefined
   const explorer = receipt && explorerOf(receipt.network, receipt.transaction)

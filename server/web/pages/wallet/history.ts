@@ -1,4 +1,4 @@
-/** What a wallet has bought here, and sums of it. */
+/** Purchases of a wallet, and their sums. */
 import { getAs, type SignedIn } from '../wallets/sign_in.ts'
 
 export const CALLS = '/api/v1/wallet/calls'
@@ -34,7 +34,7 @@ export async function readCalls(signedIn: SignedIn, cursor?: string): Promise<Pa
 /** A sum of payments. `total` is in millionths of a USDC. */
 export type Sum = { readonly name: string; readonly calls: number; readonly total: bigint }
 
-/** What was paid by day, newest first, or by what was bought, most expensive first. */
+/** Sums payments by day, newest first, or by model, most expensive first. */
 export function sumsBy(calls: readonly WalletCall[], by: 'day' | 'model'): readonly Sum[] {
   const sums = new Map<string, Sum>()
   for (const call of calls) {

@@ -136,7 +136,7 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
   )
 }
 
-/** What the button does; a price is never paid unseen. */
+/** Label of the button. It names the price before anything is paid. */
 const actionOf = ({ paid, status, price }: WalletCall): string =>
   paid === null && status === 'completed' ? `Pay ${usdc(price.replace('.', ''))} USDC and show` : 'Show'
 

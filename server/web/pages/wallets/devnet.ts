@@ -1,4 +1,4 @@
-/** What a devnet says of itself: local chains and a buyer with test money. Only a page on this machine can read it. */
+/** Body of `/devnet`: local chains and a buyer with test money. Only a page on this machine can read it. */
 export type Devnet = {
   readonly gateways: readonly {
     readonly network: string

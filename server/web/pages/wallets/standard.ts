@@ -99,7 +99,10 @@ function chainOf({ network }: Offer): Chain {
 
 const REFUSED = 4001
 
-/** What the wallet answers, or its reason in words. The standard has no codes; most wallets use those of EIP-1193. */
+/**
+ * Returns the wallet's answer, or throws its reason as text. The standard has no codes; most wallets use those of
+ * EIP-1193.
+ */
 async function answerOf<Answer>(ask: () => Promise<Answer> | undefined): Promise<Answer | undefined> {
   try {
     return await ask()
