@@ -114,6 +114,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `if (charged <= claimed) return allOf([back])`,
         `if (charged >= claimed) return allOf([back])`,
       ],
+      ['a stranger is sent a refund', `if (!isRefundPublic(state)) return undefined`, `return undefined`],
       ['a refund on another base is made', `if (ceiling !== charged) return outOfStep(ceiling, state)`, ``],
       ['more than what is left is sent back', `if (amount === 0n || amount > left) {`, `if (amount === 0n) {`],
       [
