@@ -1,4 +1,5 @@
 /** Finds the endpoint for a method and a path. */
+import { boundedMap } from './lib/bounded_map.ts'
 import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoint/mod.ts'
 
 export type Match =
@@ -58,14 +59,13 @@ function routerOf(endpoints: readonly Endpoint[]): Router {
   const openRoutesOf = bySegment(openRoutes)
 
   /** The paths with parameters that were called last: a price feed is called with few. */
-  const lately = new Map<string, Found>()
+  const lately = boundedMap<Found>(MAX_REMEMBERED)
 
   function find(path: string): Found | undefined {
     const exact = exactly.get(path) ?? lately.get(path)
     if (exact) return exact
     const found = search(path)
     if (!found || path.length > MAX_REMEMBERED_LENGTH) return found
-    if (lately.size >= MAX_REMEMBERED) lately.clear()
     lately.set(path, found)
     return found
   }

@@ -1,4 +1,5 @@
 /** The HTTP app around the gateways: selects one by host, and adds request ids, CORS headers and the access log. */
+import { boundedMap } from '../core/lib/bounded_map.ts'
 import { BlockList, isIP } from 'node:net'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
@@ -326,11 +327,10 @@ const tenths = (ms: number): number => Math.round(ms * 10) / 10
 
 /** Parses origins with a cache, because callers send few different ones. */
 function originParser(): (origin: string) => Base | null {
-  const known = new Map<string, Base | null>()
+  const known = boundedMap<Base | null>(MAX_ORIGINS)
   return (origin) => {
     const before = known.get(origin)
     if (before !== undefined) return before
-    if (known.size >= MAX_ORIGINS) known.clear()
     const url = URL.parse(origin)
     // The parts of a URL are made anew whenever they are read.
     const base = url && {

@@ -4,7 +4,7 @@ import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/
 import { checksummed } from '../../core/lib/checksum.ts'
 import type { Exact, ExactPayload } from './exact.ts'
 import { type Hex, word } from './hex.ts'
-import { lruCache } from './lru_cache.ts'
+import { boundedMap } from '../../core/lib/bounded_map.ts'
 import { keyRecovery, type KeyRecovery } from './key_recovery.ts'
 
 /** Name and version of an EIP-712 domain; chain id and contract complete it. */
@@ -37,7 +37,7 @@ export function transferDigests(
   hash: (bytes: Uint8Array) => string = keccak,
   type: Hex = TRANSFER_TYPE,
 ): (of: Transfer, separator: Hex) => Hex {
-  const known = lruCache<Hex>(MAX_DIGESTS)
+  const known = boundedMap<Hex>(MAX_DIGESTS)
   return ({ from, to, value, validAfter, validBefore, nonce }, separator) => {
     const words = [type, from, to, value, validAfter, validBefore, nonce].map((part) => word(part)).join('')
     const key = separator + words
@@ -81,7 +81,7 @@ const MAX_SIGNERS = 5_000
 export function signerRecovery(
   load: () => Promise<KeyRecovery> = keyRecovery,
 ): (digest: Hex, signature: Hex) => Promise<Hex | undefined> {
-  const known = lruCache<Hex | null>(MAX_SIGNERS)
+  const known = boundedMap<Hex | null>(MAX_SIGNERS)
   let loaded: Promise<KeyRecovery> | undefined
   return async (digest, signature) => {
     if (signatureProblem(signature) !== undefined) return undefined

@@ -1,7 +1,7 @@
 import type { CallOptions, CheckResult } from './results.ts'
 import type { Chain, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
-import { lruCache } from './lru_cache.ts'
+import { boundedMap } from '../../core/lib/bounded_map.ts'
 
 type SignedText = Proof & { readonly network: string }
 
@@ -22,7 +22,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
   const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
   const provers = chains.flatMap(({ proves }) => (proves ? [proves] : []))
   /** The chain of each offer seen. */
-  const owners = lruCache<Chain>(MAX_OFFERS)
+  const owners = boundedMap<Chain>(MAX_OFFERS)
 
   /** The chain of an offer, by its current terms or by offers seen before. */
   function ownerOf(offer: Offer, now: number): Chain | undefined {

@@ -1,4 +1,4 @@
-import { lruCache } from './lru_cache.ts'
+import { boundedMap } from '../../core/lib/bounded_map.ts'
 
 /** Reverts per payer and hour. A contract can detect simulation; a plain account can only be emptied in between. */
 export const MAX_CONTRACT_REVERTS = 2
@@ -20,7 +20,7 @@ export type RevertLimiter = {
  * them, or every second transfer could waste gas; an hour without another revert does.
  */
 export function payerRevertLimiter(): RevertLimiter {
-  const reverts = lruCache<{ readonly count: number; readonly until: number }>(PAYERS)
+  const reverts = boundedMap<{ readonly count: number; readonly until: number }>(PAYERS)
 
   function count(payer: string, now: number): number {
     const found = reverts.get(payer)

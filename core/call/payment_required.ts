@@ -2,6 +2,7 @@
  * Step 3 of a paid call: the 402 for requests without a payment, and for probes. Uses neither the database nor the
  * network.
  */
+import { boundedMap } from '../lib/bounded_map.ts'
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
 import { isBrowser } from '../http/browser_402.ts'
@@ -126,14 +127,13 @@ const MAX_WRITTEN = 500
 
 /** One frozen price for all that are equal. */
 function sharedPrice(): (price: Price) => Price {
-  const known = new Map<string, Price>()
+  const known = boundedMap<Price>(MAX_WRITTEN)
   return (price) => {
     if (Object.isFrozen(price)) return price
     const { amount, maxTimeoutSeconds, publicPrice, also } = price
     const key = `${amount} ${maxTimeoutSeconds} ${JSON.stringify([publicPrice, also])}`
     const before = known.get(key)
     if (before) return before
-    if (known.size >= MAX_WRITTEN) known.clear()
     const first = Object.freeze({ ...price })
     known.set(key, first)
     return first

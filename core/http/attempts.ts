@@ -1,4 +1,5 @@
 /** Limits how often an address may be wrong about a secret. Others are never kept out because of it. */
+import { boundedMap } from '../lib/bounded_map.ts'
 import { isSameSecret } from '../lib/ids.ts'
 import { addressKey } from './caller_address.ts'
 
@@ -16,7 +17,7 @@ const REMEMBERED = 10_000
 
 /** Fixed windows by address (contract 4.15), in the memory of one process: enough against guessing a long token. */
 export function attemptLimit(clock: { now(): number }): Attempts {
-  const counts = new Map<string, { readonly endsAt: number; failures: number }>()
+  const counts = boundedMap<{ readonly endsAt: number; failures: number }>(REMEMBERED)
 
   function countOf(key: string) {
     const known = counts.get(key)
@@ -34,9 +35,7 @@ export function attemptLimit(clock: { now(): number }): Attempts {
       const key = addressKey(ip)
       const count = countOf(key) ?? { endsAt: clock.now() + WINDOW_MS, failures: 0 }
       count.failures += 1
-      counts.delete(key)
       counts.set(key, count)
-      if (counts.size > REMEMBERED) counts.delete(counts.keys().next().value ?? '')
     },
   }
 }

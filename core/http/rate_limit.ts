@@ -1,4 +1,5 @@
 /** Named rate limits, exact over all processes of one storage, with far fewer database calls than requests. */
+import { boundedMap } from '../lib/bounded_map.ts'
 import { ApiError } from './errors.ts'
 import type { Storage } from '../ports/mod.ts'
 
@@ -40,7 +41,7 @@ const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10),
  * 14 of 300. A refusal is remembered until the window resets.
  */
 export function limits(storage: Pick<Storage, 'hit'>): Limits {
-  const windows = new Map<string, Counting>()
+  const windows = boundedMap<Counting>(REMEMBERED)
   const asking = new Map<string, Promise<Permit>>()
   return {
     take(name, caller, window, now) {
@@ -93,9 +94,7 @@ export function limits(storage: Pick<Storage, 'hit'>): Limits {
   }
 
   function remember(key: string, counting: Counting): void {
-    windows.delete(key)
     windows.set(key, counting)
-    if (windows.size > REMEMBERED) windows.delete(windows.keys().next().value ?? '')
   }
 }
 

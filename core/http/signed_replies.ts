@@ -1,4 +1,5 @@
 /** Adds signed offers to the 402s of a gateway, and signed receipts to its receipts (contract 1.79). */
+import { boundedMap } from '../lib/bounded_map.ts'
 import type { Clock } from '../lib/clock.ts'
 import {
   declaredOffers,
@@ -33,7 +34,7 @@ const MINUTE = 60
  * Where signing fails, the reply goes out unsigned: nobody loses a result for want of a signature.
  */
 export function signedReplies(signer: OfferSigner, { clock, log }: { clock: Clock; log: Log }): SignedReplies {
-  const signatures = new Map<string, Promise<string>>()
+  const signatures = boundedMap<Promise<string>>(MAX_SIGNED)
   /** Replies that were signed, while they are kept by those who made them. */
   const replies = new WeakMap<Reply, { readonly minute: number; readonly signed: Promise<Reply>; reply?: Reply }>()
   return { reply, headers }
@@ -83,7 +84,6 @@ export function signedReplies(signer: OfferSigner, { clock, log }: { clock: Cloc
     const key = `${origin} ${JSON.stringify(fields)}`
     const known = signatures.get(key)
     if (known) return known
-    if (signatures.size >= MAX_SIGNED) signatures.clear()
     const made = signFields(signer, fields, origin)
     signatures.set(key, made)
     made.catch(() => signatures.delete(key))

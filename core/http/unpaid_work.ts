@@ -2,6 +2,7 @@
  * Limits how much text is tokenized for callers who have not paid: a token bucket per address, in the memory of one
  * process.
  */
+import { boundedMap } from '../lib/bounded_map.ts'
 import { addressKey } from './caller_address.ts'
 import { ApiError } from './errors.ts'
 import type { Clock } from '../lib/clock.ts'
@@ -46,7 +47,7 @@ const WORTH_WAITING = 0.1
  * costs nothing: the paid retry of a quoted request is not refused for the first attempt.
  */
 export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 }: Options): UnpaidWork {
-  const buckets = new Map<string, Bucket>()
+  const buckets = boundedMap<Bucket>(remembered)
   return {
     from(ip) {
       let spent = 0
@@ -77,9 +78,7 @@ export function unpaidWork({ countTokens, clock, perMinute, remembered = 10_000 
     const bucket = buckets.get(key) ?? { left: perMinute, at: now }
     bucket.left = Math.min(perMinute, bucket.left + (Math.max(0, now - bucket.at) * perMinute) / 60_000)
     bucket.at = now
-    buckets.delete(key)
     buckets.set(key, bucket)
-    if (buckets.size > remembered) buckets.delete(buckets.keys().next().value ?? '')
     return bucket
   }
 

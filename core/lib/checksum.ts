@@ -1,16 +1,16 @@
 /** EIP-55 checksums of 0x addresses: the spelling that chains return and the ledger stores. */
+import { boundedMap } from './bounded_map.ts'
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 
 /** A call spells the address of its wallet several times, and wallets call again. */
 const MAX_KNOWN = 4_096
-const known = new Map<string, string>()
+const known = boundedMap<string>(MAX_KNOWN)
 
 /** Converts 0x and 40 hex digits in any case to the EIP-55 spelling. */
 export function checksummed<Address extends string>(address: Address): Address {
   const digits = address.slice(2).toLowerCase()
   const spelt = known.get(digits) ?? spell(digits)
-  if (known.size >= MAX_KNOWN) known.clear()
   known.set(digits, spelt)
   return spelt as Address
 }

@@ -29,7 +29,7 @@ import { parseAddress, checkValue } from '../exact.ts'
 import type { ApiConfig, ApiFailure, ApiResult } from '../facilitator/api.ts'
 import { lower } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 
 /** Configuration of one gateway whose payments Circle Gateway batches (nanopayments). */
 export type BatchedConfig = {
@@ -113,9 +113,9 @@ export function batchedChain(config: BatchedConfig): BatchedChain {
   const monitor = transferMonitor(api, { payTo, alert: config.alert })
   const settlements = inFlightSettlements()
   /** Payments known to be paid; they stay so, whatever the API shows later. */
-  const paid = lruCache<Receipt>(MAX_REMEMBERED)
+  const paid = boundedMap<Receipt>(MAX_REMEMBERED)
   /** Authorizations sent to the API and not refused at once: if used, they may have been used by us. */
-  const submitted = lruCache<true>(MAX_REMEMBERED)
+  const submitted = boundedMap<true>(MAX_REMEMBERED)
   let supportedNetworks = new Map<string, BatchedNetwork>()
   let terms: readonly Terms[] = []
   let isOpen = false

@@ -2,7 +2,7 @@ import { print, usdc } from '../../../core/x402/money.ts'
 import type { Log } from '../../../core/ports/mod.ts'
 import { type BatchedApi, PAGE, type Transfer } from './api.ts'
 import { lower } from '../hex.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -24,7 +24,7 @@ export function transferMonitor(
   api: Pick<BatchedApi, 'transfers'>,
   { payTo, alert }: { payTo: string; alert: Log['alert'] },
 ): TransferMonitor {
-  const reported = lruCache<true>(MAX_REMEMBERED)
+  const reported = boundedMap<true>(MAX_REMEMBERED)
   /** Since when no answer came; infinity once that was reported. */
   let outageSince: number | undefined
 

@@ -24,7 +24,7 @@ import { parseSettleReply, parseSupported, type SettleReply } from '../facilitat
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 
 /**
  * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the
@@ -100,7 +100,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
   ]
   const settlements = inFlightSettlements()
   /** Authorizations sent to a facilitator and not refused at once: if used, they may have been used by it. */
-  const submitted = lruCache<true>(MAX_REMEMBERED)
+  const submitted = boundedMap<true>(MAX_REMEMBERED)
   const wakeUps = new Set<() => void>()
   let terms: readonly Terms[] = []
   let closed = false

@@ -16,7 +16,7 @@ import type { Reads } from './reads.ts'
 import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
 import { type Hex, isHex, lower } from '../hex.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { turnLimiter } from '../turn_limiter.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */
@@ -63,8 +63,8 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
   const chainId = chainIdOf(network)
   const separators = new Map<string, Hex>()
   /** Whether an address has code, as answered less than a minute ago or being asked now. */
-  const plainAccounts = lruCache<Promise<boolean | undefined>>(MAX_ADDRESSES)
-  const contractAccounts = lruCache<true>(MAX_ADDRESSES)
+  const plainAccounts = boundedMap<Promise<boolean | undefined>>(MAX_ADDRESSES)
+  const contractAccounts = boundedMap<true>(MAX_ADDRESSES)
   let isClearScheduled = false
 
   function parse(payment: Payment, offer: Offer): ParsedPayment | Refused {

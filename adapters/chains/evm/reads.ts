@@ -20,7 +20,7 @@ import { callContract, type ContractLimits, contractCaller, type ContractResult 
 import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../hex.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 
 /**
  * The results of several calls at one block. `time` is the block's, in seconds; a call that reverted has `ok: false`.
@@ -103,9 +103,9 @@ const BLOCK_NUMBER_CALL: ContractCall = { to: MULTICALL, data: '0x42cbb15c' }
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const contracts = contractCaller(rpc, config.contracts)
-  const transactionHints = lruCache<Hex>(MAX_REMEMBERED)
+  const transactionHints = boundedMap<Hex>(MAX_REMEMBERED)
   /** Unfinished searches, by the block they continue from. */
-  const searches = lruCache<{ readonly number: bigint; readonly time?: number }>(MAX_REMEMBERED)
+  const searches = boundedMap<{ readonly number: bigint; readonly time?: number }>(MAX_REMEMBERED)
   let multicall = false
   let countsBlocks = false
   /** Time of the newest block seen by this process; a node that shows an older one is behind. */

@@ -9,7 +9,7 @@ import { type Answer, hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, checkValue } from '../exact.ts'
 import { type Hex, lower, uintIn } from '../hex.ts'
 import { unknownOnAbort } from '../in_flight.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from '../revert_limiter.ts'
 
 export type SettleConfig = {
@@ -82,7 +82,7 @@ export function evmSettler(
   const waiting: SettlementJob[] = []
   const revertLimiter = payerRevertLimiter()
   /** Authorizations that a transaction of ours contained: if used, it may have been that one. */
-  const sentKeys = lruCache<true>(MAX_REMEMBERED)
+  const sentKeys = boundedMap<true>(MAX_REMEMBERED)
   /** Transactions under way, by payer with code. */
   const contracts = new Map<Hex, number>()
   let activeTransactions = 0

@@ -13,7 +13,7 @@ import { type Hex, hexOf, lower, numberIn, uintIn, word } from '../hex.ts'
 import { inFlightSettlements } from '../in_flight.ts'
 import { checkAmount, checkUpto, parseUpto, refusedUpto, type Upto } from '../lib/upto.ts'
 import type { Rpc } from '../json_rpc.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { type CallOptions, unavailable } from '../results.ts'
 import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from '../revert_limiter.ts'
 import {
@@ -68,9 +68,9 @@ export function evmUpto(
   const inFlight = inFlightSettlements()
   const sending = concurrencyLimiter(config.maxInFlight ?? 4, { most: 10_000, full: () => new Error('too many wait') })
   const reverts = payerRevertLimiter()
-  const digests = lruCache<Hex>(MAX_REMEMBERED)
+  const digests = boundedMap<Hex>(MAX_REMEMBERED)
   /** The transaction that settled an authorization. */
-  const settledIn = lruCache<Hex>(MAX_REMEMBERED)
+  const settledIn = boundedMap<Hex>(MAX_REMEMBERED)
   let active = 0
 
   return { identify, verify, settle, fate, isIdle: () => active === 0 }

@@ -1,7 +1,7 @@
 /**
  * Tracks the newest blockhash. Offers carry it to save the buyer one call to a node; it also dates other blockhashes.
  */
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import type { Latest, SolanaReads } from './reads.ts'
 
 export type BlockhashExtra = { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }
@@ -25,7 +25,7 @@ export const BLOCKHASH_LIFE_MS = LIFE_BLOCKS * BLOCK_MS
 const NONE: BlockhashExtra = {}
 
 export function blockhashTracker(reads: SolanaReads): BlockhashTracker {
-  const lastValids = lruCache<number>(1_000)
+  const lastValids = boundedMap<number>(1_000)
   let latest: (Latest & { readonly at: number; readonly extra: BlockhashExtra }) | undefined
 
   return {

@@ -16,7 +16,7 @@ import {
 import { parseSettleReply, parseSolanaSupport, type SettleReply } from '../facilitator/replies.ts'
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { unknownOnAbort } from '../in_flight.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
 import { checkSolana } from './check.ts'
 import { findByScan, type FateConfig, solanaFates } from './fate.ts'
@@ -106,7 +106,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   ]
   const settlements = new Map<string, Promise<Settlement>>()
   /** Payments sent to a facilitator and not refused at once. */
-  const submitted = lruCache<true>(MAX_REMEMBERED)
+  const submitted = boundedMap<true>(MAX_REMEMBERED)
   const closing = new AbortController()
   let feePayer = config.feePayer === undefined ? undefined : parseAddress(config.feePayer)
   if (config.feePayer !== undefined && !feePayer) throw new RangeError('fee_payer is not an address')

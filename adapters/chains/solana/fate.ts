@@ -1,7 +1,7 @@
 /** The fate of a payment on Solana. No nonce proves it, only signatures and blockhashes that expire. */
 import type { Fate } from '../../../core/ports/mod.ts'
 import { type RpcFailure, failure } from '../json_rpc.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import type { SolanaExact } from './payload.ts'
 import { isPayment, type SolanaReads } from './reads.ts'
 
@@ -61,8 +61,8 @@ export function solanaFates(
   config: FateConfig & { readonly network: string },
 ): SolanaFates {
   const finalitySeconds = config.finalitySeconds ?? 60
-  const firstSeen = lruCache<number>(MAX_REMEMBERED)
-  const finalFates = lruCache<Extract<Fate, { kind: 'paid' | 'dead' }>>(MAX_REMEMBERED)
+  const firstSeen = boundedMap<number>(MAX_REMEMBERED)
+  const finalFates = boundedMap<Extract<Fate, { kind: 'paid' | 'dead' }>>(MAX_REMEMBERED)
 
   function firstSeenAt(key: string, now: number): number {
     const first = Math.min(firstSeen.get(key) ?? now, now)

@@ -6,7 +6,7 @@ import { type Address, address } from '@solana/kit'
 import { parseAtomic } from '../../../core/x402/money.ts'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { lruCache } from '../lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { isSignedBy } from './keys.ts'
 import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from './transaction.ts'
 
@@ -269,7 +269,7 @@ function checkRest(rest: readonly Instruction[], memo: unknown): Refused | undef
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const tokenAccounts = lruCache<Promise<Address>>(10_000)
+const tokenAccounts = boundedMap<Promise<Address>>(10_000)
 
 /** The associated token account of a wallet, whether or not it exists. */
 export function tokenAccount(owner: string, mint: Address, tokenProgram: Address): Promise<Address> {

@@ -3,6 +3,7 @@
  * lag behind, and every call that it opens would read them all. An entry holds every such call of its wallet, or there
  * is none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
  */
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 
@@ -15,7 +16,7 @@ const MAX_WALLETS = 10_000
 
 /** `load` reads all settlements of a wallet since a time. */
 export function settledCache(load: (wallet: Wallet, since: number) => Settlements) {
-  const entries = new Map<string, Entry>()
+  const entries = boundedMap<Entry>(MAX_WALLETS)
   const nameOf = ({ payer, asset }: Wallet) => `${asset} ${payer}`
 
   return {
@@ -24,10 +25,7 @@ export function settledCache(load: (wallet: Wallet, since: number) => Settlement
       const [name, from] = [nameOf(wallet), asOf - SETTLED_LOOKBACK_MS]
       const known = entries.get(name)
       const entry = known && known.from <= from ? known : { from, ...load(wallet, from) }
-      entries.delete(name)
       entries.set(name, entry)
-      const [oldest] = entries.keys()
-      if (entries.size > MAX_WALLETS && oldest !== undefined) entries.delete(oldest)
       entry.calls = entry.calls.filter(({ settledAt }) => (settledAt ?? 0) >= from)
       entry.from = from
       const isMissing = (call: ExposedCall) =>

@@ -1,4 +1,5 @@
 /** Pending settlement retries of this process. */
+import { type BoundedMap, boundedMap } from '../../lib/bounded_map.ts'
 import { sharedBy } from '../../lib/per_process.ts'
 import type { Storage } from '../../ports/mod.ts'
 
@@ -9,14 +10,12 @@ export const MAX_PAUSE_MS = 60_000
 const MAX_RETRIES = 10_000
 
 /** Pending settlement retries of this process, with their delays and what was logged. */
-export const retries = (storage: Storage): Map<string, Retry> =>
-  sharedBy(storage, 'settlement retries', () => new Map<string, Retry>())
+export const retries = (storage: Storage): BoundedMap<Retry> =>
+  sharedBy(storage, 'settlement retries', () => boundedMap<Retry>(MAX_RETRIES))
 
 export function retryOf(storage: Storage, id: string): Retry {
   const all = retries(storage)
   const retry = all.get(id) ?? { reason: '', pauseMs: MIN_PAUSE_MS, nextAt: 0 }
   all.set(id, retry)
-  const [oldest] = all.keys()
-  if (all.size > MAX_RETRIES && oldest !== undefined) all.delete(oldest)
   return retry
 }

@@ -6,6 +6,7 @@
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
+import { type BoundedMap, boundedMap } from '../../lib/bounded_map.ts'
 import { sharedBy } from '../../lib/per_process.ts'
 import type { Authorization, Call, Log, Storage } from '../../ports/mod.ts'
 import { isCumulative } from '../../x402/offer.ts'
@@ -110,7 +111,7 @@ type Known = {
   checkedAt: number
   streamsAt: number
   alertedAt: number
-  readonly addresses: Map<string, number>
+  readonly addresses: BoundedMap<number>
 }
 
 const knownOf = ({ storage, gateway }: Pick<UnprovenContext, 'storage' | 'gateway'>): Known =>
@@ -119,7 +120,7 @@ const knownOf = ({ storage, gateway }: Pick<UnprovenContext, 'storage' | 'gatewa
     checkedAt: Number.NEGATIVE_INFINITY,
     streamsAt: Number.NEGATIVE_INFINITY,
     alertedAt: Number.NEGATIVE_INFINITY,
-    addresses: new Map<string, number>(),
+    addresses: boundedMap<number>(MAX_ADDRESSES),
   }))
 
 /** Whether there was no room a moment ago, at the gateway or for this address. Asks nobody. */
@@ -139,8 +140,8 @@ type Wallet = Pick<Call, 'payer' | 'asset'>
 const nameOf = ({ payer, asset }: Wallet): string => `${asset} ${payer}`
 
 /** The highest price for which wallets were found not to be new. */
-const provenBy = (storage: Storage): Map<string, Usdc> =>
-  sharedBy(storage, 'wallets that have paid', () => new Map<string, Usdc>())
+const provenBy = (storage: Storage): BoundedMap<Usdc> =>
+  sharedBy(storage, 'wallets that have paid', () => boundedMap<Usdc>(MAX_PROVEN))
 
 /** What a wallet must have paid to be known for an order; nothing more where it is known, so that no sum is read. */
 export function unprovenPrice(storage: Storage, wallet: Wallet, price: Usdc): Usdc {
@@ -152,10 +153,7 @@ export function notePaid(storage: Storage, wallet: Wallet, price: Usdc): void {
   const proven = provenBy(storage)
   const name = nameOf(wallet)
   const before = proven.get(name) ?? usdc(0n)
-  proven.delete(name)
   proven.set(name, before > price ? before : price)
-  const [oldest] = proven.keys()
-  if (proven.size > MAX_PROVEN && oldest !== undefined) proven.delete(oldest)
 }
 
 /** What an order of a new wallet counts: its price or, where that is more, what the upstream may cost. */
@@ -245,12 +243,7 @@ function noteFull(
 ): Full {
   const known = knownOf({ storage, gateway })
   if (whose === 'gateway') known.fullUntil = now + FULL_MS
-  if (whose === 'address') {
-    known.addresses.delete(caller)
-    known.addresses.set(caller, now + FULL_MS)
-    const [oldest] = known.addresses.keys()
-    if (known.addresses.size > MAX_ADDRESSES && oldest !== undefined) known.addresses.delete(oldest)
-  }
+  if (whose === 'address') known.addresses.set(caller, now + FULL_MS)
   if (whose === 'gateway' && now - known.alertedAt >= HOUR_MS) {
     known.alertedAt = now
     const sum = usdc(counted.reduce((all, each) => all + BigInt(each.data.worth), 0n))

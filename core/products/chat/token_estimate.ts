@@ -3,6 +3,7 @@
  * text plus 4, priming the reply costs 3; tools and a JSON schema cost the tokens of their JSON; images, audio and
  * files are counted by size.
  */
+import { boundedMap } from '../../lib/bounded_map.ts'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import type { ChatRow, ImageTokens, CountTokens } from '../../ports/vendors/chat.ts'
@@ -309,13 +310,12 @@ export function memoized(
   countTokens: CountTokens,
   { entries = 200, digest = (text) => bytesToHex(sha256(utf8ToBytes(text))) }: Remembering = {},
 ): CountTokens {
-  const known = new Map<string, Promise<Counted>>()
+  const known = boundedMap<Promise<Counted>>(entries)
   return async (text, options = {}) => {
     if (text.length <= MIN_MEMOIZED_LENGTH) return await countTokens(text, options)
     const { limit = Number.POSITIVE_INFINITY } = options
     const key = digest(text)
     for (let before = known.get(key); before !== undefined;) {
-      remember(key, before)
       const counted = await before.catch(() => undefined)
       if (counted && (counted.isWhole || counted.tokens > limit)) return counted.tokens
       const now = known.get(key)
@@ -323,19 +323,10 @@ export function memoized(
       before = now
     }
     const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= limit }))
-    remember(key, counting)
+    known.set(key, counting)
     counting.catch(() => {
       if (known.get(key) === counting) known.delete(key)
     })
     return (await counting).tokens
-  }
-
-  function remember(key: string, counting: Promise<Counted>): void {
-    known.delete(key)
-    known.set(key, counting)
-    for (const [oldest] of known) {
-      if (known.size <= entries) break
-      known.delete(oldest)
-    }
   }
 }

@@ -8,7 +8,7 @@ import { type ChannelConfig, channelDigests } from '../../../adapters/chains/evm
 import { refundLogs } from '../../../adapters/chains/evm/channels/contract.ts'
 import type { ChainLog, ContractCall } from '../../../adapters/chains/evm/token.ts'
 import { type Hex, lower, word } from '../../../adapters/chains/hex.ts'
-import { lruCache } from '../../../adapters/chains/lru_cache.ts'
+import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../../adapters/chains/lib/x402_contracts.ts'
 import { domainSeparator, receiveDigestOf } from '../../../adapters/chains/eip3009.ts'
 import { hasSigned } from './keys.ts'
@@ -82,7 +82,7 @@ const FUNCTIONS = new Map(
 )
 
 /** What was simulated is sent next. */
-const decodedBefore = lruCache<Decoded>(100)
+const decodedBefore = boundedMap<Decoded>(100)
 
 export function decodedCall(data: Hex): Decoded {
   const before = decodedBefore.get(data)

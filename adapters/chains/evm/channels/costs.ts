@@ -2,7 +2,7 @@
  * What the gateway pays for channels, at the gas price of the day, and how much of it for one wallet. The contract
  * takes no fee, so deposits have a least amount, and purchases come before refunds (decision 142).
  */
-import { lruCache } from '../../lru_cache.ts'
+import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import { priceOfGas } from '../gas.ts'
 
 export type CostsConfig = {
@@ -28,7 +28,7 @@ const HOUR_MS = 3_600_000
 const MAX_WALLETS = 10_000
 
 export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
-  const spendings = lruCache<readonly { readonly at: number; readonly gas: bigint }[]>(MAX_WALLETS)
+  const spendings = boundedMap<readonly { readonly at: number; readonly gas: bigint }[]>(MAX_WALLETS)
   const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
   // Deposits name the wallet in lower case, refunds with its checksum.
   const spentBy = (wallet: string, now: number) =>

@@ -2,7 +2,7 @@
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { type Hex, lower, word } from '../../hex.ts'
-import { lruCache } from '../../lru_cache.ts'
+import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import { domainSeparator } from '../../eip3009.ts'
 import { BATCH_SETTLEMENT } from '../../lib/x402_contracts.ts'
 
@@ -54,8 +54,8 @@ export function channelDigests(chainId: number): ChannelDigests {
 
 function createDigests(chainId: number) {
   const separator = domainSeparator({ name: 'x402 Batch Settlement', version: '1' }, chainId, BATCH_SETTLEMENT)
-  const ids = lruCache<Hex>(MAX_IDS)
-  const vouchers = lruCache<Hex>(MAX_VOUCHERS)
+  const ids = boundedMap<Hex>(MAX_IDS)
+  const vouchers = boundedMap<Hex>(MAX_VOUCHERS)
   const digest = (content: string): Hex => `0x${hash(hexToBytes(`1901${separator.slice(2)}${content}`))}`
 
   function channelId(config: ChannelConfig): Hex {

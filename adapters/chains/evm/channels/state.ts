@@ -7,7 +7,7 @@ import type { Json } from '../../../../core/lib/json.ts'
 import { sharedBy } from '../../../../core/lib/per_process.ts'
 import type { Storage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../hex.ts'
-import { lruCache } from '../../lru_cache.ts'
+import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import type { ChannelConfig } from './digests.ts'
 
 /** What the chain says of a channel. Amounts in base units. */
@@ -95,7 +95,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   })
 
   /** Where no other process changes them, those in use are known without reading them again. */
-  const known = storage.isShared ? undefined : sharedBy(storage, 'channels', () => lruCache<ChannelState>(MAX_KNOWN))
+  const known = storage.isShared ? undefined : sharedBy(storage, 'channels', () => boundedMap<ChannelState>(MAX_KNOWN))
   const nameOf = (channelId: Hex) => `${network}/${channelId}`
 
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {

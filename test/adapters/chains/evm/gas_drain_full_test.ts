@@ -7,7 +7,6 @@ import { type Hex, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { payerRevertLimiter } from '../../../../adapters/chains/revert_limiter.ts'
 import { word } from '../../../../adapters/chains/hex.ts'
-import { lruCache } from '../../../../adapters/chains/lru_cache.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { type EvmHarness, evmHarness, isSend, signPayment, type World, world } from './evm_kit.ts'
 import wallets from './moody_wallet.json' with { type: 'json' }
@@ -198,7 +197,7 @@ test('among others, only the account at fault is counted', () =>
     }
   }))
 
-test('strikes are forgotten an hour after the last, and the oldest payer first', () => {
+test('strikes are forgotten an hour after the last, and the payer asked about least recently first', () => {
   const revertLimiter = payerRevertLimiter()
   const payer = (i: number): Hex => `0x${word(BigInt(i)).slice(24)}`
   const [now, first] = [1_000_000, payer(0)]
@@ -213,12 +212,6 @@ test('strikes are forgotten an hour after the last, and the oldest payer first',
   expect(revertLimiter.blockedUntil(first, true, now + 1_000 + HOUR)).toBeUndefined()
   for (let i = 1; i < 10_000; i++) revertLimiter.recordRevert(payer(i), now)
   expect(revertLimiter.count(first, now)).toBe(2)
-  revertLimiter.recordRevert(payer(10_000), now)
+  for (let i = 10_000; i < 20_000; i++) revertLimiter.recordRevert(payer(i), now)
   expect(revertLimiter.count(first, now)).toBe(0)
-})
-
-test('what is set again is young again', () => {
-  const seen = lruCache<number>(2)
-  for (const key of ['a', 'b', 'a', 'c']) seen.set(key, 1)
-  expect(['a', 'b', 'c'].map((key) => seen.get(key))).toEqual([1, undefined, 1])
 })

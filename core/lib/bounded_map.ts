@@ -1,18 +1,25 @@
-/** A bounded map that evicts the entry that was set least recently. Use it for data that callers can make grow. */
-export type LruCache<V> = {
+/**
+ * A map that callers can make grow, with a limit: the entry that was read or set least recently is evicted first.
+ */
+export type BoundedMap<V> = {
   get(key: string): V | undefined
-  /** Also marks the entry as the most recent. */
   set(key: string, value: V): void
   delete(key: string): void
   clear(): void
 }
 
-export function lruCache<V>(limit: number): LruCache<V> {
+export function boundedMap<V>(limit: number): BoundedMap<V> {
   const entries = new Map<string, V>()
   // One iterator for all evictions: a new one would walk over every deleted entry first, 30 µs each (decision 114).
   let oldest = entries.keys()
   return {
-    get: (key) => entries.get(key),
+    get(key) {
+      const value = entries.get(key)
+      if (value === undefined) return undefined
+      entries.delete(key)
+      entries.set(key, value)
+      return value
+    },
     set(key, value) {
       entries.delete(key)
       entries.set(key, value)
