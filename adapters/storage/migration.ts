@@ -22,6 +22,28 @@ export function minReaderOf(step: Migration, taken: readonly TakenStep[]): numbe
   return step.suitsOlder ? (taken.at(-1)?.minReader ?? 1) : taken.length + 1
 }
 
+/** The first step: the schema of the first release. */
+export const BASELINE = 'first release'
+
+/**
+ * The steps of a database as this version counts them. `earlier` are the names of those that the last development
+ * version before the first release had in place of the baseline; whoever migrates the database replaces them by it.
+ */
+export function countedSteps(
+  database: string,
+  taken: readonly TakenStep[],
+  earlier: readonly string[],
+): { readonly steps: readonly TakenStep[]; readonly isEarlier: boolean } {
+  if (taken[0]?.name !== earlier[0]) return { steps: taken, isEarlier: false }
+  if (taken.length === earlier.length && taken.every(({ name }, at) => name === earlier[at]))
+    return { steps: [{ name: BASELINE, minReader: 1 }], isEarlier: true }
+  throw new Error(
+    `${database} was written by a development version of Farebox from before the first release: it has ${taken.length} of its ` +
+      `${earlier.length} migrations, which this version no longer has. Nothing was changed. Start the version of ` +
+      'commit 8256b58f on it once, then this one; or set DATABASE_URL to another database.',
+  )
+}
+
 /**
  * Throws when a database has taken a step that this binary neither knows nor suits: an older binary must not write into
  * a schema that it cannot read. `database` is a name that the operator recognizes and that holds no secret.

@@ -34,9 +34,11 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
     ['DELETE FROM object_parts WHERE upload = ?', 'the parts of one object'],
   ],
   'adapters/providers/pyodide/sandbox.ts': [['rmSync(cwd', 'the empty folder that the sandbox was started in']],
-  'adapters/storage/postgres/migrations.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/postgres/baseline.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/postgres/migrations.ts': [['DELETE FROM migrations', 'names of steps that the baseline replaces']],
   'adapters/storage/postgres/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
-  'adapters/storage/sqlite/migrations.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/sqlite/baseline.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/sqlite/migrations.ts': [['DELETE FROM migrations', 'names of steps that the baseline replaces']],
   'adapters/storage/sqlite/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
   'adapters/storage/sql/statements.ts': [
     ['delete from authorizations where key = @key', 'an authorization whose call failed: it is free again'],

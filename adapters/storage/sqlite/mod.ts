@@ -2,7 +2,7 @@ import { existsSync, statSync } from 'node:fs'
 import type { RowPatch } from '../../../core/payment/ledger.ts'
 import type { Call, Cap, LedgerEntry, LedgerReads, Storage } from '../../../core/ports/mod.ts'
 import { databases } from '../databases.ts'
-import { checkSteps } from '../migration.ts'
+import { checkSteps, type Migration } from '../migration.ts'
 import type { SqlDatabase, SqlReader, Settling } from '../sql/database.ts'
 import { ledgerReads } from '../sql/ledger_reads.ts'
 import type { Query, Statement, Values } from '../sql/statement.ts'
@@ -42,6 +42,8 @@ export { holdAlone }
 export type SqliteOptions = {
   /** A file of at most so many bytes is checked when it is opened. Default: none is. */
   readonly checkUpTo?: number
+  /** The migrations that this process knows. By default those of this version. */
+  readonly schema?: readonly Migration[]
 }
 
 export type SqliteStorage = Storage & {
@@ -259,18 +261,20 @@ function settlements(run: Run, file: SqliteDriver | undefined) {
 
 // ── the file ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function openDatabase(path: string, { checkUpTo = 0 }: SqliteOptions): SqliteDriver {
-  if (path === ':memory:') return prepared(path)
+function openDatabase(path: string, { checkUpTo = 0, schema = migrations }: SqliteOptions): SqliteDriver {
+  if (path === ':memory:') return prepared(path, { schema })
   try {
     createPrivately(path)
     requireWritable(path)
-    return prepared(path, statSync(path).size <= checkUpTo)
+    return prepared(path, { schema, isChecked: statSync(path).size <= checkUpTo })
   } catch (error) {
     throw new Error(wordsOf(error, path), { cause: error })
   }
 }
 
-function prepared(path: string, isChecked = false): SqliteDriver {
+type Preparing = { readonly schema: readonly Migration[]; readonly isChecked?: boolean }
+
+function prepared(path: string, { schema, isChecked }: Preparing): SqliteDriver {
   const database = openDriver(path)
   try {
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
@@ -279,7 +283,7 @@ function prepared(path: string, isChecked = false): SqliteDriver {
     // NORMAL leaves the flush of a commit to `flusherOf`. Checkpoints are flushed by SQLite itself.
     database.exec(`PRAGMA synchronous = ${hasWriteAheadLog(database) ? 'NORMAL' : 'FULL'}`)
     database.exec('PRAGMA foreign_keys = ON')
-    migrate(database, migrations, (taken) => backUpBefore(database, taken))
+    migrate(database, schema, (taken) => backUpBefore(database, taken))
     database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
     return database
   } catch (error) {

@@ -160,12 +160,11 @@ test('writes that are only in the log of a database that is moved aside stay wit
 
 test('before a database is upgraded, a backup of it is made beside it', async () => {
   const { at, remove } = folder()
-  const database = new Database(at('farebox.db'))
-  migrate(overBun(database), migrations.slice(0, 1))
-  database.close()
   await sqliteStorage(at('farebox.db')).close()
-  expect(checkedContents(at('farebox.db.before-migration-2')).migrations).toBe(1)
-  expect(checkedContents(at('farebox.db')).migrations).toBe(migrations.length)
+  const step = { name: 'a column', sql: 'ALTER TABLE calls ADD COLUMN added TEXT', suitsOlder: true } as const
+  await sqliteStorage(at('farebox.db'), { schema: [...migrations, step] }).close()
+  expect(checkedContents(at(`farebox.db.before-migration-${migrations.length + 1}`)).migrations).toBe(migrations.length)
+  expect(checkedContents(at('farebox.db')).migrations).toBe(migrations.length + 1)
   remove()
 })
 

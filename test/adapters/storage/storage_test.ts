@@ -9,9 +9,10 @@ import { tables } from '../../../adapters/storage/sql/schema.ts'
 import { nameOf } from '../../../adapters/storage/sql/statement.ts'
 import { statementsOf } from '../../../adapters/storage/sql/statements.ts'
 import { sqliteDialect } from '../../../adapters/storage/sqlite/dialect.ts'
+import { checkedContents } from '../../../adapters/storage/sqlite/backup.ts'
 import { overBun } from '../../../adapters/storage/sqlite/driver.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
-import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { holdAlone, sqliteLedger, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { wordsOf } from '../../../adapters/storage/sqlite/soundness.ts'
 import { weightOf, writer } from '../../../adapters/storage/writer.ts'
 import { usdc } from '../../../core/x402/money.ts'
@@ -22,6 +23,7 @@ import { storageLaws } from '../../conformance/storage.ts'
 import { dice, playMoney } from '../../conformance/storage_model.ts'
 import { T, newCall, questions, signed } from '../../conformance/storage_questions.ts'
 import { isFull, scaled } from '../../scope.ts'
+import { digestOf, expectUpgraded, insertsOf, recordingOf, RELEASES } from './releases.ts'
 
 const SQLITE = JSON.stringify(join(import.meta.dirname, '../../../adapters/storage/sqlite/mod.ts'))
 
@@ -513,40 +515,74 @@ test('a database whose newer steps suit this version is used, and says with whic
   remove()
 })
 
-test('records of an older version are listed by id after an upgrade', async () => {
-  const { path, remove } = temporaryPath()
-  const database = new Database(path)
-  migrate(
-    overBun(database),
-    migrations.slice(
-      0,
-      migrations.findIndex(({ name }) => name === 'records listed by id'),
-    ),
-  )
-  for (const id of ['b', 'c', 'a'])
-    database.run("INSERT INTO records VALUES ('channel', ?, 'shop', 2000000000000, 'null')", [id])
-  database.close()
-  const storage = sqliteStorage(path)
-  const listed = await storage.listRecords('channel', 'shop', { now: T, after: 'a', limit: 9 })
-  expect(listed.map(({ id }) => id)).toEqual(['b', 'c'])
-  await storage.close()
-  remove()
-})
+for (const release of RELEASES)
+  test(`sqlite storage: a ledger of version ${release.version} is upgraded and loses nothing`, async () => {
+    const { steps, digest } = release.sqlite
+    expect(digestOf(migrations.slice(0, steps))).toBe(digest)
+    const recording = await recordingOf(release)
+    const { path, remove } = temporaryPath()
+    const database = new Database(path)
+    migrate(overBun(database), migrations.slice(0, steps))
+    for (const insert of insertsOf(recording, { flag: (value) => String(Number(value)) })) database.run(insert)
+    database.close()
+    const storage = sqliteStorage(path)
+    await expectUpgraded(storage, recording)
+    await storage.close()
+    expect(schemaOf(path)).toEqual(schemaOf(':memory:'))
+    remove()
+  })
 
-test('a table of migrations from before there was a least reader gets the column', () => {
-  const database = new Database(':memory:')
-  database.run('CREATE TABLE migrations (step INTEGER PRIMARY KEY NOT NULL, name TEXT NOT NULL)')
-  database.run('CREATE TABLE a (x)')
-  database.run("INSERT INTO migrations VALUES (1, 'first')")
-  migrate(overBun(database), [
-    { name: 'first', sql: 'CREATE TABLE a (x)' },
-    { name: 'second', sql: 'CREATE TABLE b (x)' },
-  ])
-  expect(database.query('SELECT step, min_reader FROM migrations').values()).toEqual([
-    [1, 1],
-    [2, 2],
-  ])
+/** Every table, column, index and trigger. A file is read; in memory it is a new one. */
+function schemaOf(path: string) {
+  const database = new Database(path)
+  if (path === ':memory:') migrate(overBun(database))
+  const objects = database.query<{ type: string; name: string; sql: string }, []>(
+    'SELECT type, name, sql FROM sqlite_schema ORDER BY type, name',
+  )
+  const schema = objects.all().map(({ type, name, sql }) => {
+    const columns = database.query(`SELECT * FROM pragma_table_info('${name}')`).values()
+    return { type, name, is: type === 'table' ? columns : sql }
+  })
   database.close()
+  return schema
+}
+
+describe('a ledger of a development version before the first release', () => {
+  function ledger(steps: readonly string[]) {
+    const { path, remove } = temporaryPath()
+    const database = new Database(path)
+    migrate(overBun(database))
+    database.run('DELETE FROM migrations')
+    for (const [at, name] of steps.entries()) database.run('INSERT INTO migrations VALUES (?, ?, 1)', [at + 1, name])
+    database.close()
+    return { path, remove }
+  }
+  const STEPS = ['baseline', 'ledger retention', 'payments looked up', 'spend totals', 'indexes by day', 'call totals']
+
+  test('is used if it has all its migrations', async () => {
+    const { path, remove } = ledger([...STEPS, 'records listed by id'])
+    const reader = sqliteLedger(path)
+    expect(await reader.listOpen(9)).toEqual([])
+    await reader.close()
+    const storage = sqliteStorage(path)
+    await sqliteStorage(path).close()
+    await storage.close()
+    expect(checkedContents(`${path}.before-migration-1`).migrations).toBe(1)
+    const database = new Database(path)
+    expect(database.query('SELECT * FROM migrations').values()).toEqual([[1, 'first release', 1]])
+    database.close()
+    remove()
+  })
+
+  test('is refused if it lacks some, with what to do, and left as it is', () => {
+    const { path, remove } = ledger(STEPS)
+    expect(() => sqliteStorage(path)).toThrow('Start the version of commit 8256b58f on it once, then this one')
+    expect(() => sqliteLedger(path)).toThrow('it has 6 of its 7 migrations')
+    const database = new Database(path)
+    expect(database.query('SELECT name FROM migrations ORDER BY step').values().flat()).toEqual(STEPS)
+    database.close()
+    remove()
+  })
 })
 
 test('a database of a newer or another Farebox is refused, and left as it is', () => {

@@ -8,6 +8,7 @@ import { DONE, streamAnswer } from '../../../../adapters/providers/scripted/chat
 import { timely } from '../../../../server/wiring/mod.ts'
 import { newCall, signed, T } from '../../../conformance/storage_questions.ts'
 import { HELLO, STREAM, table } from '../../../core/call/stream_kit.ts'
+import { digestOf, expectUpgraded, insertsOf, recordingOf, RELEASES } from '../releases.ts'
 import { type PostgresServer, postgresServer } from './postgres_server.ts'
 
 let server: PostgresServer
@@ -90,54 +91,60 @@ test('two replicas are replaced one after the other by a newer version, under lo
   for (const storage of opened) await storage.close()
 }, 120_000)
 
-test('sums of what wallets paid are exact after an upgrade, whatever older replicas settle and delete meanwhile', async () => {
-  const url = await server.fresh()
-  const at = migrations.findIndex(({ name }) => name === 'spend totals')
-  const old = postgresStorage(url, { schema: migrations.slice(0, at) })
-  const settle = async (id: string, amount: string) => {
-    const result = { result: { made: id }, expiresAt: T + 1 }
-    await old.openCall(newCall(id, { expiresAt: T + 1 }), signed(id, T + 1), { now: T, until: T + 1 })
-    const claim = await old.claimSettlement(id, undefined, { now: T, until: T + 1, result })
-    const receipt = { transaction: `0x${id}`, network: 'eip155:8453', payer: '0xpayer', amount }
-    if ('token' in claim) await old.finishSettlement(id, claim.token, { kind: 'paid', receipt }, { now: T })
-  }
-  await settle('before', '1')
-  await settle('before, too', '12000000002')
-  const upgrading = await client(url)
-  await migrate(upgrading, migrations.slice(0, at + 1))
-  await settle('between', '4')
-  await migrate(upgrading, migrations)
-  await settle('after', '8')
-  const newer = postgresStorage(url)
-  const sums = async () => (await newer.spendByModel(newCall('x').payer, 0)).map(({ calls, spent }) => [calls, spent])
-  expect(await sums()).toEqual([[4, 12_000_000_015n]] as never)
-  expect(await old.prune(T + 2)).toBe(4)
-  expect(await old.pruneLedger(T, T + 2)).toBe(4)
-  expect(await sums()).toEqual([])
-  await upgrading.end()
-  await old.close()
-  await newer.close()
-})
+for (const release of RELEASES)
+  test(`a ledger of version ${release.version} is upgraded and loses nothing`, async () => {
+    const { steps, digest } = release.postgres
+    expect(digestOf(migrations.slice(0, steps))).toBe(digest)
+    const recording = await recordingOf(release)
+    const url = await server.fresh()
+    const upgrading = await client(url)
+    await migrate(upgrading, migrations.slice(0, steps))
+    for (const insert of insertsOf(recording, { flag: String })) await upgrading.query(insert)
+    const storage = postgresStorage(url)
+    await expectUpgraded(storage, recording)
+    await storage.close()
+    const fresh = await server.fresh()
+    const empty = postgresStorage(fresh)
+    await empty.ready()
+    expect(await schemaOf(url)).toEqual(await schemaOf(fresh))
+    await empty.close()
+    await upgrading.end()
+  })
 
-test('records are listed by id after an upgrade, with those that older replicas store meanwhile', async () => {
-  const url = await server.fresh()
-  const at = migrations.findIndex(({ name }) => name === 'records listed by id')
-  const old = postgresStorage(url, { schema: migrations.slice(0, at) })
-  const record = (id: string) => ({ kind: 'channel', id, owner: 'shop', data: { id }, expiresAt: T + 1 })
-  await old.putRecord(record('b'), T)
-  const upgrading = await client(url)
-  await migrate(upgrading, migrations.slice(0, at + 1))
-  await old.putRecord(record('a'), T)
-  await migrate(upgrading, migrations)
-  await old.putRecord(record('c'), T)
-  const newer = postgresStorage(url)
-  const listed = async (after: string) =>
-    (await newer.listRecords('channel', 'shop', { now: T, after, limit: 2 })).map(({ id }) => id)
-  expect([await listed(''), await listed('b')]).toEqual([['a', 'b'], ['c']])
-  expect(await old.moveRecord({ ...record('c'), data: 'moved' }, { id: 'c' }, T)).toBe(true)
-  await upgrading.end()
-  await old.close()
-  await newer.close()
+/** Every column, index and trigger. */
+async function schemaOf(url: string): Promise<string[]> {
+  const parts = await server.run(
+    url,
+    `SELECT concat_ws(' ', table_name, column_name, ordinal_position, data_type, is_nullable) AS part
+     FROM information_schema.columns WHERE table_schema = current_schema()
+     UNION ALL SELECT replace(indexdef, current_schema(), '') FROM pg_indexes WHERE schemaname = current_schema()
+     UNION ALL SELECT pg_get_triggerdef(t.oid, true) FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+     WHERE NOT tgisinternal AND c.relnamespace = current_schema()::regnamespace ORDER BY 1`,
+  )
+  return parts.map(({ part }) => String(part))
+}
+
+test('a ledger of a development version before the first release is used if it has all its migrations, and refused if not', async () => {
+  const names =
+    'baseline/ledger retention/payments looked up/spend totals/spend totals of the past/' +
+    'spend totals of zero are deleted/call totals/call totals of the past/spend totals by day/payments in doubt/' +
+    'records listed by id/records no longer listed by their end'
+  const steps = names.split('/')
+  for (const taken of [steps, steps.slice(0, 9)]) {
+    const url = await server.fresh()
+    const earlier = await client(url)
+    await migrate(earlier)
+    await earlier.query('DELETE FROM migrations')
+    for (const [at, name] of taken.entries())
+      await earlier.query('INSERT INTO migrations VALUES ($1, $2)', [at + 1, name])
+    const storage = postgresStorage(url)
+    if (taken === steps) await storage.ready()
+    else await expect(storage.ready()).rejects.toThrow('it has 9 of its 12 migrations')
+    const { rows } = await earlier.query('SELECT name FROM migrations ORDER BY step')
+    expect(rows.map(({ name }) => name)).toEqual(taken === steps ? ['first release'] : taken)
+    await storage.close()
+    await earlier.end()
+  }
 })
 
 test('a version that knows fewer steps starts on a database whose newer steps suit it', async () => {
