@@ -54,7 +54,7 @@ describe('mediaFetcher()', () => {
     expect([seen[0]?.path, seen[0]?.headers.get('authorization')]).toEqual(['/a.png', null])
   })
 
-  test('leaves what is no image to its header', async () => {
+  test('trusts the header of a file that is not an image', async () => {
     const { url, host } = standIn(() => image(Buffer.from('\0\0\0\x18ftypmp42'), 'video/mp4; codecs=avc1'))
     expect((await mediaFetcher({ trusted: [host] })(url, at)).type).toBe('video/mp4')
   })

@@ -40,13 +40,13 @@ async function read(incoming: IncomingMessage): Promise<Buffer> {
 const post = (body: string, type = 'application/json') => ({ method: 'POST', body, headers: { 'content-type': type } })
 
 describe('a body', () => {
-  test('that nobody has read is streamed to the gateway', async () => {
+  test('that no parser has read is streamed to the gateway', async () => {
     const url = await listening()
     const seen = (await (await fetch(`${url}/ai/x?a=1`, post('{"a": 1}'))).json()) as Seen
     expect(seen).toEqual({ url: `${url}/ai/x?a=1`, body: '{"a": 1}', length: '8', ip: '127.0.0.1' })
   })
 
-  test('that a JSON parser has read is written again, without the length that it had', async () => {
+  test('that a JSON parser has read is serialized again, without its old length', async () => {
     const url = await listening(async (incoming) => {
       incoming.body = JSON.parse(String(await read(incoming)))
     })
@@ -54,7 +54,7 @@ describe('a body', () => {
     expect([seen.body, seen.length]).toEqual(['{"a":1}', null])
   })
 
-  test('of which a parser has kept the bytes is these bytes', async () => {
+  test('whose bytes a parser kept is passed on as these bytes', async () => {
     for (const name of ['rawBody', 'body']) {
       const url = await listening(async (incoming) => {
         incoming[name] = await read(incoming)
@@ -64,7 +64,7 @@ describe('a body', () => {
     }
   })
 
-  test('that was a form is a form again', async () => {
+  test('that was a form is serialized as a form', async () => {
     const url = await listening(async (incoming) => {
       incoming.body = Object.fromEntries(new URLSearchParams(String(await read(incoming))))
     })
@@ -73,7 +73,7 @@ describe('a body', () => {
     expect(seen.body).toBe('text=two+words&n=1')
   })
 
-  test('of which a parser has left nothing is 400, and says where to mount the gateway', async () => {
+  test('that a parser has discarded is 400, with advice on where to mount the gateway', async () => {
     const url = await listening(async (incoming) => void (await read(incoming)))
     const reply = await fetch(`${url}/ai/x`, post('{}'))
     expect([reply.status, await reply.text()]).toEqual([
@@ -88,7 +88,7 @@ test('a path that is not of the gateway goes to the next listener, and is 200 fr
   for (const path of ['/', '/hello', '/ai']) expect(await (await fetch(url + path)).text()).toBe('next')
 })
 
-test('where a mount was taken off the URL, the whole one decides; the address and protocol are those that the host trusts', async () => {
+test('uses the whole URL under a mount, and the address and protocol that the host trusts', async () => {
   const url = await listening((incoming) => {
     Object.assign(incoming, {
       originalUrl: incoming.url,

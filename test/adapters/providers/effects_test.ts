@@ -132,7 +132,7 @@ describe('coinbaseOnramp()', () => {
     })
   })
 
-  test('with a key that cannot sign is the operator’s to mend', async () => {
+  test('with a key that cannot sign is an operator error', async () => {
     const { vendor, log, seen } = onrampOn(
       () => replay(recorded('coinbase_onramp', 'token')),
       () => Promise.reject(new RangeError('no key')),

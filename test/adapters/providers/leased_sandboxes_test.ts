@@ -185,7 +185,7 @@ describe('a sandbox at Modal', () => {
     await vendor.terminate('sb-none', at)
   })
 
-  test('whose command is too slow, or says too much, is read as far as it goes', async () => {
+  test('whose command is too slow or prints too much returns the output so far', async () => {
     const late = {
       stdout: streamOf('x'.repeat(MAX_OUTPUT + 9)),
       stderr: streamOf(''),
@@ -198,7 +198,7 @@ describe('a sandbox at Modal', () => {
     ])
   })
 
-  test('that is refused is told in our words: full, not ours, away, silent', async () => {
+  test('reports a refusal in our words: full, wrong key, unreachable, no answer', async () => {
     const failing = async (error: unknown) => {
       const { vendor, log } = modal({ poll: () => Promise.reject(error as Error) })
       const reported = (await vendor.status('sb-modal', at).catch((each: unknown) => each)) as { code: string }
@@ -214,7 +214,7 @@ describe('a sandbox at Modal', () => {
     expect(await asking).toMatchObject({ code: 'UPSTREAM_TIMEOUT' })
   })
 
-  test('that nobody waits for any more is ended when it is there', async () => {
+  test('that nobody waits for any more is terminated once it exists', async () => {
     let ready = () => {}
     const opened = new Promise<void>((resolve) => (ready = resolve))
     const { vendor, clock, ended } = modal()

@@ -171,7 +171,7 @@ describe.each(protocols)('%s', (protocol) => {
     }
   })
 
-  test('what it says of a refusal has nothing of the key, though the vendor quotes it', async () => {
+  test('its text of a refusal has no part of the key, even if the vendor quotes it', async () => {
     const { vendor, log } = on(() =>
       Response.json({ error: { code: 'invalid_api_key', message: `the key ${KEY} is wrong` } }, { status: 401 }),
     )

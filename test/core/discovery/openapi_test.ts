@@ -358,7 +358,7 @@ describe('every operation, called with its own example', () => {
   })
 })
 
-describe('what the gateway answers', () => {
+describe('responses of the gateway', () => {
   test('is what its document says, for every status of a sale and its poll', async () => {
     const openapi = await document('/openapi.json')
     const judge = judgeOf(openapi)

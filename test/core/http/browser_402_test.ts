@@ -68,18 +68,18 @@ describe('a browser on a paid route', () => {
     expect(await page.text()).not.toMatch(/<script|<img|<iframe|<link|<form|\son\w+=|src=|url\(/i)
   })
 
-  test('that posts an order reads the price of that order', async () => {
+  test('that posts an order gets the price of that order', async () => {
     const page = await post(BROWSER, { ...FOX, n: 2 })
     expect([page.status, page.headers.get('content-type')]).toEqual([402, 'text/html; charset=utf-8'])
     expect(await page.text()).toContain('0.043000 USDC')
   })
 
-  test('that asks for the head alone gets no body', async () => {
+  test('that sends HEAD gets no body', async () => {
     const page = await get(BROWSER, { method: 'HEAD' })
     expect([page.status, page.headers.has('payment-required'), await page.text()]).toEqual([402, true, ''])
   })
 
-  test('gets JSON for all that is no challenge', async () => {
+  test('gets JSON for every reply but a challenge', async () => {
     for (const response of [
       await post(BROWSER, { model: 'nobody' }),
       await get(BROWSER, { path: '/nowhere' }),
@@ -132,7 +132,7 @@ describe('JSON, never HTML', () => {
   })
 })
 
-describe('what a stranger can say', () => {
+describe('text that a stranger controls', () => {
   const HOSTILE = `"><script>alert('1')</script>&amp;<b a='`
 
   test('is escaped in every place of the page', () => {

@@ -21,7 +21,7 @@ describe('addressKey()', () => {
       expect([address, addressKey(address)]).toEqual([address, '192.0.2.1'])
   })
 
-  test('leaves what is no address as it is', () => {
+  test('returns text that is not an address unchanged', () => {
     for (const text of ['', 'a user', 'x:y', ':', '1::2::3', '1:2:3:4:5:6:7', '1:2:3:4:5:6:7:8:9', '1:2:3:4:5:6:7::8'])
       expect([text, addressKey(text)]).toEqual([text, text])
   })

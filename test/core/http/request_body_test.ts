@@ -67,7 +67,7 @@ describe('reading a body', () => {
     expect(state.pulled).toBeLessThanOrEqual(4)
   })
 
-  test('a length that lies, or is no number, does not lift the limit', async () => {
+  test('a wrong or malformed Content-Length does not lift the limit', async () => {
     for (const length of ['5', '-1', 'many', '']) {
       const { request } = streamed('0123456789', 'a')
       request.headers.set('content-length', length)
@@ -175,7 +175,7 @@ describe('checking fields', () => {
     ])
   })
 
-  test('numbers that are no count are refused, however large', async () => {
+  test('numbers that are not counts are refused, however large', async () => {
     for (const [text, printed] of [
       ['1.5', '1.5'],
       ['1e999', 'Infinity'],
@@ -283,7 +283,7 @@ describe('data URIs', () => {
   })
 })
 
-test('what keeps unknown fields keeps a thousand, and no million; what drops them does not count', () => {
+test('a schema that keeps unknown fields keeps a thousand, not a million; one that drops them has no limit', () => {
   const schema = Type.Object({ model: Type.String() })
   const load = (count: number) => ({
     model: 'm',
@@ -296,7 +296,7 @@ test('what keeps unknown fields keeps a thousand, and no million; what drops the
   expect(inputParser(schema)(load(1_001))).toEqual({ model: 'm' })
 })
 
-test('a field called __proto__ is no way to say a thing for the price alone', () => {
+test('a field named __proto__ does not change the price alone', () => {
   const schema = Type.Object({ model: Type.String(), max_tokens: Type.Optional(Type.Number()) })
   const input = inputParser(schema, 'kept')(JSON.parse('{"model":"m","__proto__":{"max_tokens":1}}'))
   expect([input.max_tokens, Object.getPrototypeOf(input) === Object.prototype]).toEqual([undefined, true])
@@ -328,7 +328,7 @@ describe('a web address', () => {
     'data:image/png;base64,',
   ])('%p is none', (text) => expect(isWebUrl(text)).toBe(false))
 
-  test('with a host of megabytes is none, and seen to be none at once', () => {
+  test('with a host of megabytes is refused at once', () => {
     for (const mark of ['\u0301\u0323', '%CC%81%CC%A3', '\u00e4.'])
       for (const end of ['', '/', '?']) expect(isWebUrl(`https://a${mark.repeat(1 << 20)}${end}`)).toBe(false)
   })
@@ -466,7 +466,7 @@ describe('uploads of one address', () => {
   })
 })
 
-describe('what a request holds of the budget', () => {
+describe('the bytes of a request in the budget', () => {
   const MB = 1 << 20
   const deadline = () => () => {}
 
@@ -519,7 +519,7 @@ describe('what a request holds of the budget', () => {
     expect(state.buffered).toBe(3 * MB)
   })
 
-  test('what was given back is told, so that garbage can be collected: once for 32 MiB', () => {
+  test('are reported when they are given back, once for each 32 MiB, so that garbage is collected', () => {
     let reported = 0
     const shared = budget(64 * MB, testClock(), { onFreed: () => void (reported += 1) })
     for (let at = 0; at < 10; at++) {
@@ -583,7 +583,7 @@ describe('the shape of a body', () => {
       expect(await parseJson(JSON.stringify({ text }), null, clock)).toEqual({ text })
   })
 
-  test('of every slice is seen, also where a text goes over its end', async () => {
+  test('is checked in every slice, even if a string crosses its end', async () => {
     const long = 'a'.repeat(9 << 20)
     expect(await parseJson(JSON.stringify([long, 1]), null, clock)).toHaveLength(2)
     expect((await refusal(`[${JSON.stringify(long)},${'['.repeat(300)}`)).code).toBe('INVALID_BODY')

@@ -52,7 +52,7 @@ function gatewayOf({
 const WINDOW = catalog().chat.get(MODEL)?.contextWindow ?? 0
 
 describe('counting ends where the window is passed', () => {
-  test('in one long message: 400, and of eight million characters not many more than the window are looked at', async () => {
+  test('in one long message: 400, after few more characters than the window of eight million', async () => {
     const { ask, seen } = gatewayOf()
     const { status, body } = await ask([user('狐'.repeat(8_000_000))])
     expect([status, body.code]).toEqual([400, 'CONTEXT_LENGTH_EXCEEDED'])
@@ -71,7 +71,7 @@ describe('counting ends where the window is passed', () => {
     }
   })
 
-  test('of a conversation that is trimmed only the newest turns are counted, and the quote is that of what stays', async () => {
+  test('counts only the newest turns of a trimmed conversation, and quotes what stays', async () => {
     const { ask, seen } = gatewayOf()
     const turns = Array.from({ length: 1_000 }, () => user('x'.repeat(1_000)))
     const system = { role: 'system', content: 's'.repeat(1_000) }
@@ -89,7 +89,7 @@ describe('counting ends where the window is passed', () => {
     })
   })
 
-  test('of the tokenizer itself: it says more than asked for, and looks at no more', async () => {
+  test('in the tokenizer itself: it reports more than the limit, and reads no further', async () => {
     let polled = 0
     const tokens = await countTokens('fox '.repeat(100_000), {
       limit: 1_000,
@@ -179,7 +179,7 @@ describe('characters counted for unpaid requests', () => {
     expect([new Set(statuses), seen.characters]).toEqual([new Set([200]), 21_000])
   })
 
-  test('what was counted lately costs nothing: the second request of a buyer, with its payment, goes through on a spent budget', async () => {
+  test('counts that are cached cost nothing: a buyer’s paid request passes on a spent budget', async () => {
     const { buyer, ask, seen } = gatewayOf({ unpaidCharacters: BUDGET, countTokens: memoized })
     const alice = buyer()
     const order = { model: MODEL, messages: text(15_000, 'b') }

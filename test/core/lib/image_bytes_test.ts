@@ -59,7 +59,7 @@ describe('recognize()', () => {
     ])
   })
 
-  test('a brand that is no still picture is none', () => {
+  test('refuses a brand that is not a still picture', () => {
     for (const brand of ['mp42', 'isom', 'qt  ', 'heic'.toUpperCase()])
       expect(recognize(isobmff(brand, ispe({ width: 4, height: 4 })))).toBeUndefined()
   })
@@ -96,7 +96,7 @@ describe('recognize()', () => {
     expect([recognize(load(64)), recognize(load(65))]).toEqual([{ type: 'image/heic', width: 5, height: 5 }, undefined])
   })
 
-  test('what a file begins like is told without reading on', () => {
+  test('recognizes a file by its first bytes without reading on', () => {
     for (const [type, bytes] of Object.entries({
       'image/jpeg': jpeg({ width: 1, height: 1 }),
       'image/heic': isobmff('heic', ispe({ width: 1, height: 1 })),

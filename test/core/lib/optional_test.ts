@@ -15,6 +15,6 @@ test('a package that fails for another reason fails with that reason', async () 
   ).rejects.toThrow('its native part is broken')
 })
 
-test('what is installed is loaded', async () => {
+test('loads an installed package', async () => {
   expect(await optional('viem', 'a chain', () => import('viem'))).toHaveProperty('formatUnits')
 })

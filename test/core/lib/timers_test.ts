@@ -18,7 +18,7 @@ test('each deadline is told once, at its time, in any order of their making', as
   expect(alerts).toEqual(['soon', 'same', 'middle', 'late'])
 })
 
-test('what was met is not told, and meeting it twice takes nobody else away', async () => {
+test('a deadline that was met is not reported, and meeting it again removes no other', async () => {
   const clock = testClock()
   const { after } = deadlines(clock)
   const alerts: string[] = []
@@ -31,7 +31,7 @@ test('what was met is not told, and meeting it twice takes nobody else away', as
   other()
 })
 
-test('where nothing is pending no timer is left, and where many are there is one', async () => {
+test('no timer runs when nothing is pending, and one when many deadlines are', async () => {
   const clock = testClock()
   const { after } = deadlines(clock)
   const ends = Array.from({ length: 1_000 }, (_, index) => after(1_000 + index, () => {}))

@@ -45,7 +45,7 @@ describe('an override', () => {
     }
   })
 
-  test('of the sizes replaces them all, with their rates (contract 8.10)', async () => {
+  test('of sizes replaces every size and rate (contract 8.10)', async () => {
     const subject = gateway({ id: IMAGE_1, sizes: { '1024x1024': '0.03', '512x512': '0.01' } })
     const alice = subject.buyer()
     expect((await alice.ask(FOX)).body.price).toMatchObject({ amount: '0.032500', pricePerImage: 0.03 })
@@ -53,12 +53,12 @@ describe('an override', () => {
     expect((await alice.ask({ ...FOX, size: '1536x1024' })).body.valid_sizes).toEqual(['1024x1024', '512x512'])
   })
 
-  test('of nothing changes nothing', () => {
+  test('without fields changes nothing', () => {
     expect(rows()).toEqual([...imageRows])
     expect(rows({ id: IMAGE_1 })).toEqual([...imageRows])
   })
 
-  test('with sizes or rates that are none is a mistake that names them', () => {
+  test('with malformed sizes or rates is refused, and the message names them', () => {
     expect(mistakes({ id: IMAGE_1, sizes: {} })).toEqual([`images ${IMAGE_1}.sizes: at least one is needed`])
     for (const sizes of [{ large: '0.1' }, { '1024': '0.1' }, { '1024x1024': 'cheap' }, { '1024x1024': '-1' }]) {
       expect(mistakes({ id: IMAGE_1, sizes })).toEqual([expect.stringMatching(/^images vendor-a\/image-1\.sizes: /)])

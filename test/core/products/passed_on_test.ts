@@ -91,7 +91,7 @@ describe('the price', () => {
     },
   )
 
-  test('of contents is told by the page, and a look without a body is for one (contract 9.16)', async () => {
+  test('of contents is per page; a probe without a body is quoted for one page (contract 9.16)', async () => {
     const { send } = fixture()
     expect((await send('POST', CONTENTS, pagesOf(2))).body.price).toMatchObject({
       amount: '0.005000',
@@ -102,7 +102,7 @@ describe('the price', () => {
     expect((await send('GET', CONTENTS)).body.price).toMatchObject({ amount: '0.003000', pricingUnit: 'per-url' })
   })
 
-  test('of a market says which venue, and in which tier', async () => {
+  test('of a prediction market names its venue and tier', async () => {
     expect((await fixture().send('GET', '/api/v1/pm/kalshi/markets')).body).toMatchObject({
       category: 'kalshi',
       tier: 'standard',
@@ -110,8 +110,8 @@ describe('the price', () => {
   })
 })
 
-describe('what a vendor is asked', () => {
-  test('of markets is the path and the query, sorted and encoded; a body of a POST stands for the query', async () => {
+describe('a request to a vendor', () => {
+  test('for markets has the path and the sorted, encoded query; the body of a POST replaces the query', async () => {
     const { requests, pay } = fixture()
     await pay('GET', `${MARKETS}?q=a%26b%3D%27c&limit=5`)
     await pay('POST', MARKETS, { limit: 5, q: "a&b='c" })
@@ -123,7 +123,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('that says a thing twice is 400 before the quote, and nothing is left out of it', async () => {
+  test('with a duplicate field is 400 before the quote', async () => {
     const { requests, send } = fixture()
     for (const path of [`${MARKETS}?id=1&id=2`, `${PROTOCOLS}?x=1&x=1&x=2`]) {
       const { status, body } = await send('GET', path)
@@ -132,7 +132,7 @@ describe('what a vendor is asked', () => {
     expect(requests).toEqual([])
   })
 
-  test('of wallets is a list in a body, however it came (contract 15.2)', async () => {
+  test('for wallets has a list in its body, whatever form the caller used (contract 15.2)', async () => {
     const { requests, send, pay } = fixture()
     const many = { addresses: Array.from({ length: 200 }, () => WALLET) }
     expect((await send('POST', IDENTITIES, many)).status).toBe(402)
@@ -145,7 +145,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('of DeFi is one of five paths, with the query (contract 15.5)', async () => {
+  test('for DeFi has one of five paths, with the query (contract 15.5)', async () => {
     const { requests, pay } = fixture()
     for (const path of [
       'protocols',
@@ -164,7 +164,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('of the web is what the schema knows, and nothing else (contract 9.15)', async () => {
+  test('for the web has the fields of the schema, and no others (contract 9.15)', async () => {
     const { requests, send, pay } = fixture()
     await pay('POST', '/api/v1/exa/search', {
       query: 'q',
@@ -183,7 +183,7 @@ describe('what a vendor is asked', () => {
     ])
   })
 
-  test('of the web may be filtered by number, category, dates and domains (contract 9.14)', async () => {
+  test('for the web may filter by number, category, dates and domains (contract 9.14)', async () => {
     const { requests, pay } = fixture()
     const order = {
       query: 'q',
@@ -198,7 +198,7 @@ describe('what a vendor is asked', () => {
     expect(requests).toEqual([['search', order]])
   })
 
-  test('of pages is a list of 1 to 100 addresses, priced before it is paid for (contract 9.16)', async () => {
+  test('for pages has 1 to 100 addresses, priced before it is paid for (contract 9.16)', async () => {
     const { requests, send, pay } = fixture()
     for (const [count, amount] of [
       [1, '3000'],
@@ -255,7 +255,7 @@ describe('an answer', () => {
     expect(await subject.ports.storage.prune(subject.clock.now() + 3_601_000)).toBeGreaterThan(0)
   })
 
-  test('of megabytes is kept in less, and a resend has it letter by letter', async () => {
+  test('of megabytes is stored compressed, and a resend gets it unchanged', async () => {
     const long = JSON.stringify(
       Array.from({ length: 4_000 }, (_, index) => ({ name: `Ärztekammer ${index}`, tvl: index / 7 })),
     )
@@ -289,7 +289,7 @@ describe('an answer', () => {
     expect(lifetimes[0]).toBeLessThan(long.length / 2)
   })
 
-  test('of the embedded ones says that it is a sample', async () => {
+  test('of the demo says that it is a sample', async () => {
     const clock = testClock()
     const { pay } = fixture(undefined, { ports: { clock, vendors: embedded(clock) } })
     const described: readonly [string, string, object?][] = [
@@ -314,7 +314,7 @@ describe('an answer', () => {
     expect(Object.keys(body.coins)).toEqual(['coingecko:bitcoin'])
   })
 
-  test('of the web is data, with results or with an answer and its citations (contract 9.17)', async () => {
+  test('from the web has results, or an answer with its citations (contract 9.17)', async () => {
     const clock = testClock()
     const { pay } = fixture(undefined, { ports: { clock, vendors: embedded(clock) } })
     const page = 'https://sample.farebox.example/usdc'
@@ -331,7 +331,7 @@ describe('an answer', () => {
   })
 })
 
-describe('a question that comes to nothing', () => {
+describe('a request that cannot be served', () => {
   test('keeps the service’s own status and words, and takes nothing (contract 3.21, 15.3)', async () => {
     const refusal = new ApiError('PASSED_ON', {
       status: 404,
@@ -451,12 +451,12 @@ describe('a question that comes to nothing', () => {
     expect([(await asking).status, chain.transfers]).toEqual([502, []])
   })
 
-  test('at a venue that is not on the list is 404 with those that are (contract 15.1)', async () => {
+  test('for an unknown venue is 404 and lists the known ones (contract 15.1)', async () => {
     const { status, body } = await fixture().send('GET', '/api/v1/pm/betfair/markets')
     expect([status, body.available[0]]).toEqual([404, '/api/v1/pm/polymarket/{path}'])
   })
 
-  test('where nothing is configured is 503, and no challenge', async () => {
+  test('is 503 without a challenge if no vendor is configured', async () => {
     const { gateway } = kit()
     for (const path of [MARKETS, PROTOCOLS, CONTENTS]) {
       const { status, headers } = await read(await gateway.fetch(new Request(ORIGIN + path)))

@@ -390,7 +390,7 @@ test.each(good)(
   },
 )
 
-test('other methods are no way in', async () => {
+test('refuses every other method', async () => {
   const { send, sent, chain } = fixture()
   for (const path of [`${VENUE}markets`, `${DEFI}chains`, `${WEB}search`])
     for (const method of ['PUT', 'PATCH', 'DELETE']) expect((await send(method, path)).status).toBe(405)

@@ -96,7 +96,7 @@ test('nothing is served beside it but documented additions (contract 22.1)', () 
   expect(extra.map(requestLine)).toEqual([])
 })
 
-describe('what the contract prices in figures', () => {
+describe('prices that the contract states in figures', () => {
   const figures = written.filter(({ price }) => /^\d+(\.\d+)?$/.test(price))
   const clock = testClock()
   const { gateway } = kit({ audio: scriptedAudio(), ports: { clock, vendors: embedded(clock) } })
@@ -121,7 +121,7 @@ test('the table of the contract and the list of its routes name the same routes'
   expect(table.map(requestLine).sort()).toEqual(written.map(requestLine).sort())
 })
 
-describe('what a route is, called by nobody in particular', () => {
+describe('a route, called without a wallet', () => {
   const OPERATOR = 'operator-token-of-thirty-two-chars'
   /** A gateway that sells everything, with a number that the caller rents and an aggregator that answers. */
   function whole() {

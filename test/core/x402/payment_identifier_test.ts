@@ -157,7 +157,7 @@ describe('the same identifier with the same request', () => {
     expect(payments.filter((payment) => isUnspent(subject, payment))).toHaveLength(19)
   })
 
-  test('at once, from a wallet that could pay for one, refuses nobody', async () => {
+  test('sent concurrently from a wallet with money for one refuses no request', async () => {
     const subject = kit()
     const alice = subject.buyer()
     subject.chain.drain(alice.wallet)
@@ -311,7 +311,7 @@ describe('the same identifier', () => {
     expect((await alice.buy(FOX, { payment })).body.payment.status).toBe('settled')
   })
 
-  test('of a form is the same request under another boundary', async () => {
+  test('of a form matches whatever its boundary', async () => {
     const { buyer, gateway, chain } = kit()
     const alice = buyer()
     const path = '/api/v1/images/image2image'

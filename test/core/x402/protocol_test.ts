@@ -33,7 +33,7 @@ describe('payment headers', () => {
     })
   }
 
-  test('what was encoded is decoded unchanged, in any script', () => {
+  test('decode to what was encoded, in any script', () => {
     const payment = { ...vectors.payment, extensions: { note: 'füchse ✓ 狐 🦊' } }
     expect(decodePayment(encodeHeader(payment))).toEqual({ ok: true, payment } as never)
   })
@@ -117,7 +117,7 @@ describe('receipts', () => {
     })
   })
 
-  test('of a settlement that did not happen say so, without a transaction', () => {
+  test('of a failed settlement have success false and no transaction', () => {
     const headers = refusalHeaders({ reason: 'the balance is 0', network: 'eip155:84532', payer: '0x19e7' })
     expect(headers['x-payment-receipt' as never]).toBeUndefined()
     expect(decodePaymentResponseHeader(headers['payment-response'] ?? '') as unknown).toEqual({

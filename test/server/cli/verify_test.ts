@@ -31,7 +31,7 @@ const receipt = JSON.parse(atob(header)).extensions['offer-receipt'].info.receip
   signature: string
 }
 
-test('what a gateway signed is valid by its document, in each form in which it comes (contract 1.79, 1.80)', async () => {
+test('signatures of a gateway are valid by its did.json, in each form (contract 1.79, 1.80)', async () => {
   const key = file(document)
   const pem = file(publicKey.export({ type: 'spki', format: 'pem' }))
   const jwk = file(publicKey.export({ format: 'jwk' }))
@@ -72,7 +72,7 @@ test('one changed letter, another key, or a document of another host is not vali
   }
 })
 
-test('what cannot be checked is not valid, and nothing that was signed looks like a verdict', async () => {
+test('unverifiable input is invalid, and signed text cannot imitate a verdict', async () => {
   const key = file(document)
   const other = { format: 'eip712', signature: '0xab', payload: {} }
   const mixed = await runCommand(['verify', file({ offers: [receipt, other] }), '--key', key])

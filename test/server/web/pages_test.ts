@@ -50,7 +50,7 @@ describe('a page', () => {
     expect([again?.status, again?.body]).toEqual([304, null])
   })
 
-  test('that does not exist is left to the gateway, and a file that does not is 404', async () => {
+  test('that does not exist is passed to the gateway; a missing file is 404', async () => {
     expect(isPage('/nothing')).toBe(false)
     expect(await get('/nothing')).toBeUndefined()
     expect((await get('/web/nothing.js'))?.status).toBe(404)

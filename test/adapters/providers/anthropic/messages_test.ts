@@ -107,7 +107,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
   return server.seen[0] as Seen
 }
 
-describe('what anthropicMessages() sends', () => {
+describe('requests of anthropicMessages()', () => {
   test('an order in its own format as it came, with the upstream id of the model, and the key', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('x-api-key'), headers.has('authorization')]).toEqual([
@@ -205,7 +205,7 @@ describe('what anthropicMessages() sends', () => {
   })
 })
 
-describe('what anthropicMessages() answers', () => {
+describe('replies of anthropicMessages()', () => {
   test('its own format untouched, whole and streamed', async () => {
     const reply = message([{ type: 'thinking', thinking: 'hm', signature: 'sig' }, { type: 'unheard_of' }])
     expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
@@ -276,7 +276,7 @@ describe('what anthropicMessages() answers', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
-  test('a whole message in place of a stream is told as events in chat; in its own format there is no telling', async () => {
+  test('a whole message in place of a stream becomes events in chat; in its own format it is passed on', async () => {
     const { vendor, log } = vendorOn(() => Response.json(message()))
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
     expect(eventsIn(text).flatMap(({ choices }) => choices.map(({ delta }: any) => delta.content))).toEqual([
@@ -335,12 +335,12 @@ describe('a stream of anthropicMessages() in chat that fails', () => {
     expect((await apiErrorOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
   })
 
-  test('by saying nothing at all', async () => {
+  test('by sending nothing', async () => {
     const { vendor, log } = streaming(() => sse(': hello\n\n'))
     expect(await reading(vendor.ask(STREAMED, calm()), log)).toBe('MODEL_UNAVAILABLE')
   })
 
-  test('by never beginning is a timeout, pings or not; it hangs up', async () => {
+  test('by never beginning is a timeout, with or without pings; the connection is closed', async () => {
     let isCancelled = false
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => controller.enqueue(new TextEncoder().encode(eventsOf({ type: 'ping' }))),

@@ -173,7 +173,7 @@ describe('an invented character', () => {
     expect(actions).toHaveLength(5)
   })
 
-  test('whose picture failed is rejected, with a reason in our words', async () => {
+  test('whose picture failed is refused with a reason in our words', async () => {
     for (const [error, reason] of [
       [{}, 'The vendor does not take this picture.'],
       [
@@ -186,7 +186,7 @@ describe('an invented character', () => {
     }
   })
 
-  test('that is never active is given up', async () => {
+  test('that never becomes active times out', async () => {
     const { vendor, clock, log, isAsking } = plane({ ...GOOD, GetAsset: () => ({ result: { Status: 'Processing' } }) })
     let ended: string | undefined
     void outcome(vendor.enroll(ADA, calm()), log).then((found) => (ended = found))
@@ -294,7 +294,7 @@ describe('a refusal', () => {
     expect(await outcome((ways[way] as (vendor: PortraitVendor) => Promise<unknown>)(vendor), log)).toBe(reads)
   })
 
-  test('of the signature is the operator’s to mend, and quotes neither key nor words', async () => {
+  test('of the signature is an operator error, and quotes neither key nor text', async () => {
     const { vendor, log } = plane({}, { secretKey: 'another-secret-key-of-test' })
     const words = await errorText(vendor.enroll(ADA, calm()), log)
     expect(words).toContain('SignatureDoesNotMatch')

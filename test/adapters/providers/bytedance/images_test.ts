@@ -32,7 +32,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, log, vendor: seedream(config) }
 }
 
-describe('what seedream() sends', () => {
+describe('requests of seedream()', () => {
   test('model, prompt, size, a URL wanted and no watermark', async () => {
     const { server, vendor } = vendorOn(good)
     await vendor.generate(PRO, calm())
@@ -90,7 +90,7 @@ describe('what seedream() sends', () => {
   })
 })
 
-describe('what seedream() reads', () => {
+describe('replies to seedream()', () => {
   test.each([
     [
       'generated',

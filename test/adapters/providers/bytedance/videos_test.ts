@@ -12,7 +12,7 @@ const took = () => Response.json({ id: 'cgt-1' })
 const JOB = { ...CLIP_JOB, model: 'dreamina-seedance-2-0-260128', seconds: 5, resolution: '720p' }
 const TEXT = { type: 'text', text: JOB.prompt }
 
-describe('what seedance() sends', () => {
+describe('requests of seedance()', () => {
   test('is a task of parts, with both switches said', async () => {
     const { server, vendor } = vendorOn(seedance, took)
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'cgt-1' })

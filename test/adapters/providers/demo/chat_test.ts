@@ -62,8 +62,8 @@ const time = { type: 'function', function: { name: 'get_time' } }
 const schemaOf = (schema: Fields) => ({ response_format: { type: 'json_schema', json_schema: { name: 'x', schema } } })
 const made = async (schema: Fields, text = 'Paris in 3 days') => JSON.parse((await say(text, schemaOf(schema))).content)
 
-describe('what it says', () => {
-  test('says that it is no model, then repeats the last words of the user', async () => {
+describe('its answer', () => {
+  test('says that it is not a model, then repeats the last words of the user', async () => {
     const { content } = await say('a red lighthouse')
     expect(content).toBe(`${ECHO_LABEL} You said: "a red lighthouse".`)
     expect((await say('')).content).toBe(`${ECHO_LABEL} You said: "".`)

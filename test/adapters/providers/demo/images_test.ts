@@ -274,7 +274,7 @@ function gif(frame: readonly [number, number] = [1, 1]): Buffer {
 }
 
 describe('a source', () => {
-  test('that lies on its side is looked at upright', async () => {
+  test('is rotated by its EXIF orientation', async () => {
     const jpeg = await new Bun.Image(png(64, 32, (x) => (x < 32 ? RED : BLUE))).jpeg({ quality: 95 }).bytes()
     const picture = await read(await editUrl('green', [uri(onItsSide(jpeg), 'jpeg')], { height: 128 }))
     const [top, low] = [at(picture, 32, 20), at(picture, 32, 90)] as [number[], number[]]
@@ -309,7 +309,7 @@ describe('a source', () => {
     )
   })
 
-  test('that promises too many pixels is refused before anything is decoded', async () => {
+  test('whose header declares too many pixels is refused before it is decoded', async () => {
     const bomb = (...claims: readonly [number, number]) => uri(png(1, 1, () => RED, { claims }))
     for (const [width, height] of [
       [60_000, 60_000],
@@ -322,7 +322,7 @@ describe('a source', () => {
     expect(await refusal([uri(gif([60_000, 60_000]), 'gif')])).toContain('could not be decoded')
   })
 
-  test('that is damaged, or a mask that says nothing, is refused as the buyer’s', async () => {
+  test('that is damaged, or a mask without an alpha channel, is the buyer’s error', async () => {
     const whole = png(64, 64, noisy)
     for (const bytes of [
       whole.subarray(0, 60),

@@ -27,7 +27,7 @@ function studio() {
   return { queries, ...vendorOn(elevenlabs, answer) }
 }
 
-describe('what elevenlabs() sends', () => {
+describe('requests of elevenlabs()', () => {
   test('is a text to a voice, with the key in its own header, and a speed where it is another', async () => {
     const { server, queries, vendor } = studio()
     await vendor.speak?.(HELLO, calm())
@@ -65,7 +65,7 @@ describe('what elevenlabs() sends', () => {
   })
 })
 
-describe('what elevenlabs() reads', () => {
+describe('replies to elevenlabs()', () => {
   test('is a sound as a data URI, and what it cost in credits', async () => {
     expect(await studio().vendor.speak?.(HELLO, calm())).toEqual({ url: uri('audio/mpeg', SOUNDS.mp3), credits: 3 })
     expect(await studio().vendor.speak?.({ ...HELLO, format: 'pcm' }, calm())).toEqual({

@@ -30,7 +30,7 @@ function vendorOn(answer: Answer, more: Partial<Parameters<typeof exaSearch>[0]>
 
 const on = (name: string) => vendorOn(() => replay(recorded(PROTOCOL, name)))
 
-describe('what exaSearch() sends', () => {
+describe('requests of exaSearch()', () => {
   test('without filters is a question to /answer, with the key in its own header', async () => {
     for (const sources of [['web'], ['web', 'news']] as const) {
       const { server, vendor } = on('answered')
@@ -82,8 +82,8 @@ describe('what exaSearch() sends', () => {
   })
 })
 
-describe('what exaSearch() reads', () => {
-  test('of an answer is its text and its citations, each once', async () => {
+describe('replies to exaSearch()', () => {
+  test('an answer: its text, and each citation once', async () => {
     expect(await on('answered').vendor.search(JOB, calm())).toEqual({
       summary: 'x402 is a payment protocol over HTTP.',
       citations: ['https://x402.org/', 'https://docs.example.com/x402'],
@@ -96,7 +96,7 @@ describe('what exaSearch() reads', () => {
     })
   })
 
-  test('of found pages is what each says, and their addresses', async () => {
+  test('found pages: the text and the address of each', async () => {
     expect(await on('found').vendor.search(NEWS, calm())).toEqual({
       summary: 'A price for search: Search costs 0.081 dollars.\n\nCodes tell why.\n\nNo summary',
       citations: ['https://news.example.com/a', 'https://news.example.com/b', 'https://news.example.com/c'],
@@ -106,7 +106,7 @@ describe('what exaSearch() reads', () => {
     expect((await on('found').vendor.search({ ...NEWS, maxResults: 2 }, calm())).citations).toHaveLength(2)
   })
 
-  test('of nothing found says so', async () => {
+  test('nothing found: a summary that says so', async () => {
     expect(await on('nothing').vendor.search(NEWS, calm())).toEqual({
       summary: 'Nothing was found for this query.',
       citations: [],

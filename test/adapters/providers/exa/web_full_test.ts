@@ -58,7 +58,7 @@ describe('exaWeb() before a document', () => {
     },
   )
 
-  test('with a field that it does not know is told so by its status, uncharged', async () => {
+  test('with an unknown field gets the status of Exa, uncharged', async () => {
     const { vendor, log } = vendorAt(service.url())
     const asking = vendor.ask('search', { query: 'q', unheard: 1 }, calm())
     expect(await outcome(asking, log)).toBe('PASSED_ON')
@@ -80,7 +80,7 @@ describe('exaWeb() before a document', () => {
     expect(log.lines.map(({ level }) => level)).toEqual(['alert'])
   })
 
-  test('that is not Exa’s own says so', () => {
+  test('that differs from Exa’s own is named', () => {
     expect([document['x-certainty'], document.info.description.startsWith('Not Exa')]).toEqual(['inferred', true])
   })
 })
@@ -132,14 +132,14 @@ describe('exaWeb()', () => {
     })
   })
 
-  test('that knows nothing of a page says so, uncharged', async () => {
+  test('without text of the page is an error, uncharged', async () => {
     const { vendor, log } = vendorOn(({ path }) =>
       path === '/findSimilar' ? Response.json({}, { status: 404 }) : Response.json({ results: [] }),
     )
     expect(await outcome(vendor.ask('find-similar', { url: PAGE }, calm()), log)).toBe('PASSED_ON')
   })
 
-  test('that could read none of the pages says so, uncharged; some are an answer', async () => {
+  test('that could read no page is an error, uncharged; some pages are an answer', async () => {
     const statuses = [{ id: PAGE, status: 'error' }]
     const { vendor } = vendorOn(({ json }) =>
       Response.json({ results: json.urls.slice(1).map((url: string) => ({ url })), statuses }),

@@ -92,7 +92,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
   return server.seen[0] as Seen
 }
 
-describe('what geminiChat() sends', () => {
+describe('requests of geminiChat()', () => {
   test('an order in its own format as it came, with the model in the path, and the key in its header', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('x-goog-api-key'), headers.has('authorization')]).toEqual([
@@ -183,7 +183,7 @@ describe('what geminiChat() sends', () => {
   })
 })
 
-describe('what geminiChat() answers', () => {
+describe('replies of geminiChat()', () => {
   test('its own format untouched, whole and streamed, a whole answer as one event included', async () => {
     const { vendor } = vendorOn(() => Response.json(reply()))
     expect(wholeOf(await vendor.ask(OWN, calm()))).toEqual(reply())
@@ -311,7 +311,7 @@ describe('a stream of geminiChat() in chat that fails', () => {
     expect([text.includes('[DONE]'), text.includes(KEY)]).toEqual([false, false])
   })
 
-  test('by ending before it said why', async () => {
+  test('by ending without a finish reason', async () => {
     const { vendor } = streaming(() => inPieces(sseOf(part([{ text: 'a' }]))))
     expect((await apiErrorOf(drain(streamOf(await vendor.ask(STREAMED, calm()))))).code).toBe('MODEL_UNAVAILABLE')
   })

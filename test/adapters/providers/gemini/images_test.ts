@@ -32,7 +32,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, log, vendor: geminiImages(config) }
 }
 
-describe('what geminiImages() sends', () => {
+describe('requests of geminiImages()', () => {
   test('to generate: the prompt, an image wanted, its ratio and size, the key in a header and not in the URL', async () => {
     const { server, vendor } = vendorOn(good)
     expect(await vendor.generate(PRO, calm())).toEqual([{ url: PIXEL }])
@@ -119,7 +119,7 @@ describe('what geminiImages() sends', () => {
   })
 })
 
-describe('what geminiImages() reads', () => {
+describe('replies to geminiImages()', () => {
   test('the picture, not those of a thought', async () => {
     const { vendor } = vendorOn(() => replay(recorded(PROTOCOL, 'generated_with_thoughts')))
     expect(await vendor.generate(PRO, calm())).toEqual([

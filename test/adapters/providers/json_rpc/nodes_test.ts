@@ -37,7 +37,7 @@ describe('a node', () => {
     expect(sent[0]?.init.redirect).toBe('manual')
   })
 
-  test('that errs on the call has answered; one that is at fault itself has not', async () => {
+  test('that returns an error of the call has answered; one that fails itself has not', async () => {
     expect(
       (
         await fixture(() => Response.json(refusal(3, 'execution reverted'))).node.ask(
@@ -70,7 +70,7 @@ describe('a node', () => {
     }
   })
 
-  test('that answers other calls than it was asked has not answered; an error without an id stands for any of them', async () => {
+  test('that answers other ids has not answered; an error without an id is for any of them', async () => {
     const calls = [call('eth_call'), call('eth_call'), call('eth_call', { id: '1' })]
     const replies = (...ids: unknown[]) => ids.map((id) => ({ jsonrpc: '2.0', id, result: '0x' }))
     const nameless = { jsonrpc: '2.0', id: null, error: { code: -32600, message: 'Invalid Request' } }
@@ -91,7 +91,7 @@ describe('a node', () => {
     ])
   })
 
-  test('that is away, redirects, or says what is no JSON, gave no answer, and its address is told to nobody', async () => {
+  test('that is unreachable, redirects, or sends no JSON has not answered, and its address is not revealed', async () => {
     const odd = [
       () => new Response('busy', { status: 503 }),
       () => new Response('', { status: 302, headers: { location: 'http://127.0.0.1/' } }),
@@ -124,7 +124,7 @@ describe('a node', () => {
   })
 })
 
-describe('what never changes', () => {
+describe('answers that never change', () => {
   test('is asked once in ten seconds, however many ask; what is latest, written or priced always anew', async () => {
     const { node, sent, clock } = fixture(() => answer('0x2105'))
     const all = await Promise.all([1, 2, 3].map(() => node.ask('base-mainnet', call('eth_chainId'), at())))

@@ -305,7 +305,7 @@ describe('a vendor that does not stream', () => {
   })
 })
 
-test('what the caller reads names the member, and says that nothing was charged', async () => {
+test('an error for the caller names the member, and says that nothing was charged', async () => {
   const { chat, log } = vendor(() =>
     Response.json(e({ param: 'temperature', code: 'unsupported_value' }), { status: 400, headers }),
   )

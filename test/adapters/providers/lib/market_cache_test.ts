@@ -92,7 +92,7 @@ describe('a cached market', () => {
     expect(requests.length).toBe(3)
   })
 
-  test('that there is no price is remembered as well', async () => {
+  test('caches that a symbol has no price', async () => {
     const { market, requests, feed } = counted()
     for (let times = 0; times < 3; times++) expect(await market.latest(feed('GONE'), calm())).toBeUndefined()
     expect(requests.length).toBe(1)
@@ -202,7 +202,7 @@ describe('a cached market', () => {
     expect((await market.bars(bitcoin, hours(NOW - 5 * 3_600, NOW))).length).toBe(6)
   })
 
-  test('who pays never waits behind those who do not, and is not told to come again because of them', async () => {
+  test('lets paid requests pass free ones, and never limits them because of free ones', async () => {
     const { market, requests, state, clock, bitcoin } = counted({ atOnce: 2, maxWaiting: 3 })
     const gate = door()
     state.gate = gate.passed

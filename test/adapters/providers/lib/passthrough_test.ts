@@ -138,7 +138,7 @@ describe('passthrough()', () => {
     }
   })
 
-  test('tells neither its key nor a page of text that is no JSON', async () => {
+  test('reveals neither its key nor a page that is not JSON', async () => {
     const echo = before(() => Response.json({ error: `bad key ${KEY}`, key: KEY }, { status: 404 }))
     const asking = echo.ask()
     expect((await apiErrorOf(asking)).parts).toMatchObject({

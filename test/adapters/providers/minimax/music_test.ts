@@ -9,7 +9,7 @@ import { type Answer, calm, KEY, recorded, replay, type Seen } from '../lib/prov
 const CALM: MusicJob = { model: 'music-2.5+', prompt: 'calm piano', instrumental: true }
 const on = (name: string) => vendorOn(minimaxMusic, () => replay(recorded('minimax_music', name)))
 
-describe('what minimaxMusic() sends', () => {
+describe('requests of minimaxMusic()', () => {
   test('is an instrumental, with the key, asking for a URL', async () => {
     const { server, vendor } = on('made')
     await vendor.compose?.(CALM, calm())

@@ -42,7 +42,7 @@ function chatOn(answer: Parameters<typeof standIn>[0], more: Partial<OpenaiChatC
 
 const answering = (reply: Fields) => chatOn(() => Response.json(reply))
 
-describe('what openaiChat() sends', () => {
+describe('requests of openaiChat()', () => {
   async function sent(order = HELLO, more: Partial<OpenaiChatConfig> = {}): Promise<Seen> {
     const { server, chat } = chatOn(() => Response.json(completion()), more)
     await chat.ask(order, calm())
@@ -210,7 +210,7 @@ describe('what openaiChat() sends', () => {
     expect((await sent(HELLO, { key: undefined })).headers.has('authorization')).toBe(false))
 })
 
-describe('what openaiChat() reads as a whole answer', () => {
+describe('whole answers read by openaiChat()', () => {
   test('usage in the words of the contract, and the rest as it came', async () => {
     const usage = {
       prompt_tokens: 9,
@@ -267,7 +267,7 @@ describe('what openaiChat() reads as a whole answer', () => {
   })
 })
 
-describe('what openaiChat() streams', () => {
+describe('streams of openaiChat()', () => {
   test('comes as the upstream cut it, byte for byte, a character in two pieces included', async () => {
     const bytes = Buffer.from(EVENT)
     const at = bytes.indexOf('é') + 1
@@ -323,7 +323,7 @@ describe('what openaiChat() streams', () => {
     expect(text.endsWith(DONE)).toBe(true)
   })
 
-  test('a body without a byte is no stream', async () => {
+  test('an empty body is an error, not a stream', async () => {
     const { chat, log } = chatOn(() => sse(''))
     expect(await reading(chat.ask(STREAMED, calm()), log)).toBe('MODEL_UNAVAILABLE')
   })

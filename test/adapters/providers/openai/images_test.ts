@@ -36,7 +36,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, config, log, vendor: openaiImages(config) }
 }
 
-describe('what openaiImages() sends', () => {
+describe('requests of openaiImages()', () => {
   test('to generate: model, prompt, n and size as JSON, with the key, and nothing else', async () => {
     const { server, vendor } = vendorOn((seen) => made(count(seen)))
     expect(await vendor.generate({ ...FOX, width: 1536, n: 3 }, calm())).toEqual(
@@ -150,7 +150,7 @@ describe('what openaiImages() sends', () => {
   })
 })
 
-describe('what openaiImages() reads', () => {
+describe('replies to openaiImages()', () => {
   const jpeg = /^data:image\/jpeg;base64,\/9j\//
   test.each([
     ['generated', 1, [{ url: PIXEL }]],

@@ -118,7 +118,7 @@ async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Pro
   return server.seen[0] as Seen
 }
 
-describe('what openaiResponses() sends', () => {
+describe('requests of openaiResponses()', () => {
   test('an order in its own format as it came, but nothing to be stored', async () => {
     const { method, path, headers, json } = await sent(OWN)
     expect([method, path, headers.get('authorization')]).toEqual(['POST', '/v1/responses', `Bearer ${KEY}`])
@@ -206,7 +206,7 @@ describe('what openaiResponses() sends', () => {
   })
 })
 
-describe('what openaiResponses() answers', () => {
+describe('replies of openaiResponses()', () => {
   test('its own format untouched, whole and streamed', async () => {
     const reply = response([THOUGHT, { type: 'unheard_of' }])
     expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)

@@ -29,7 +29,7 @@ function fieldsOf({ form }: Seen): Record<string, string> {
   )
 }
 
-describe('what openaiVideos() sends', () => {
+describe('requests of openaiVideos()', () => {
   test('is a form, its seconds as text and landscape without a reason for portrait', async () => {
     const { server, vendor } = vendorOn(openaiVideos, took)
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'video_1' })
@@ -231,14 +231,14 @@ describe('a clip of openaiVideos()', () => {
     expect(cut.signal.aborted).toBe(true)
   })
 
-  test('that breaks off at its head is a failure of its vendor', async () => {
+  test('that ends after its header is a failure of the vendor', async () => {
     const { vendor, log } = vendorOn(openaiVideos, took, {
       fetch: async () => video(clipOf([CLIP_BYTES, new Error('cut')]).body),
     })
     expect(await outcome(vendor.clip?.('video_1', calm()) as Promise<unknown>, log)).toBe('failure')
   })
 
-  test('of more bytes than may be, by its header, is none', async () => {
+  test('that is too large by its header is refused', async () => {
     const cut = new AbortController()
     expect([
       await clipStream(video(CLIP_BYTES as BodyInit, { 'content-length': '101' }), {

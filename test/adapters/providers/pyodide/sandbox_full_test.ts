@@ -99,7 +99,7 @@ describe('a command', () => {
     ).toBe('False /home/user False False\n')
   })
 
-  test('that fails says where, and nothing of what runs it', async () => {
+  test('that fails reports its line, and nothing of its runtime', async () => {
     const { stderr, returncode } = await python('1 / 0')
     expect([stderr, returncode]).toEqual([
       'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nZeroDivisionError: division by zero\n',
@@ -139,12 +139,12 @@ describe('a command', () => {
     ).toBe('5\n')
   })
 
-  test('of the longest list is taken whole', async () => {
+  test('of the longest list of arguments is run whole', async () => {
     const words = Array.from({ length: 31 }, () => 'x'.repeat(2_000))
     expect((await exec(['echo', ...words])).stdout).toBe(`${words.join(' ')}\n`)
   })
 
-  test('that says too much is cut, and says so', async () => {
+  test('that prints too much is cut, with a note', async () => {
     const { stdout, stderr } = await python("import sys\nprint('x' * 3_000_000)\nsys.stderr.write('y' * 3_000_000)")
     expect([stdout.length, stderr.length].every((length) => length > 1 << 20 && length < (1 << 20) + 100)).toBe(true)
     expect(stdout).toEndWith('[stdout was cut after 1048576 bytes]\n')
@@ -167,7 +167,7 @@ describe('a command', () => {
   })
 })
 
-describe('who wants out', () => {
+describe('code that tries to escape', () => {
   test.each(hostile)('%s: to no avail', async (_what, code, outcome) => {
     const facts = {
       $file: join(folder, 'secret.json'),

@@ -119,7 +119,7 @@ describe('lists of Pyth', () => {
     expect(log.lines.length).toBeOneOf([1, 3]) // one alert for an outage, a warning for each failure
   })
 
-  test('that come wrong once are asked for again', async () => {
+  test('that are malformed once are requested again', async () => {
     const { market } = subject((one, count) => (count === 1 ? Response.json({ error: 'maintenance' }) : usual(one)))
     expect(await symbols(market, 'fx')).toEqual(['EUR-USD'])
   })
@@ -145,7 +145,7 @@ describe('prices of Pyth', () => {
     })
   })
 
-  test('that were asked for in the same turn are asked for together, each once, eighty in a call', async () => {
+  test('requested in one turn are sent together, each once, eighty in a call', async () => {
     const { market, requests } = subject(usual)
     const spots = await Promise.all([APPLE, TESLA, APPLE, TESLA].map((each) => market.latest(each, calm())))
     expect(spots.map((spot) => spot?.price)).toEqual(['332.2375', '305.57932', '332.2375', '305.57932'])
@@ -271,7 +271,7 @@ describe('a Pyth that is away', () => {
     expect(requests.length).toBe(2)
   })
 
-  test('by silence, or in the middle of a body, has five seconds, and five more (contract 10.18)', async () => {
+  test('by silence, at once or within a body, has five seconds, and five more (contract 10.18)', async () => {
     for (const silent of [() => new Promise<Response>(() => {}), () => new Response(drip())]) {
       const { market, requests, clock } = subject(silent)
       const work = failure(market.bars(APPLE, { ...days, ...calm() }))
@@ -284,14 +284,14 @@ describe('a Pyth that is away', () => {
     }
   })
 
-  test('by something that is not JSON, or a redirect, is away as well', async () => {
+  test('is one that sends a redirect, or no JSON', async () => {
     expect(await failure(subject(() => new Response('<html>')).market.feeds('us', calm()))).toBe('FEED_UNAVAILABLE')
     const { market, requests } = subject(() => new Response(null, { status: 302, headers: { location: '/elsewhere' } }))
     expect(await failure(market.feeds('us', calm()))).toBe('FEED_UNAVAILABLE')
     expect(requests.length).toBe(1)
   })
 
-  test('by its address is away', async () => {
+  test('is one whose address is refused', async () => {
     const clock = handClock()
     const market = pythMarket({ hermesUrl: 'http://127.0.0.1:1', clock, log: testLog() })
     expect(await failure(market.feeds('us', calm()))).toBe('FEED_UNAVAILABLE')

@@ -34,7 +34,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, log, vendor: sdapi(config) }
 }
 
-describe('what sdapi() sends', () => {
+describe('requests of sdapi()', () => {
   test('to generate: txt2img with size, batch and checkpoint', async () => {
     const { server, vendor } = vendorOn(good)
     await vendor.generate({ ...FOX, width: 768, height: 512 }, calm())
@@ -97,7 +97,7 @@ describe('what sdapi() sends', () => {
   })
 })
 
-describe('what sdapi() reads', () => {
+describe('replies to sdapi()', () => {
   test.each([
     ['generated', 1, [{ url: PIXEL }]],
     ['generated_sd_server', 1, [{ url: PIXEL }]],

@@ -8,7 +8,7 @@ import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } fro
 const took = () => Response.json({ id: 'vt_1' })
 const JOB = { ...CLIP_JOB, model: 'seedance-2.0', seconds: 5, resolution: '720p' }
 
-describe('what resellerVideos() sends', () => {
+describe('requests of resellerVideos()', () => {
   test('is a flat job, with both switches said', async () => {
     const { server, vendor } = vendorOn(resellerVideos, took)
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'vt_1' })

@@ -85,7 +85,7 @@ describe('twilio() before a document', () => {
     expect([await vendor.has(id, calm()), await vendor.release(id, calm())]).toEqual([true, undefined])
   })
 
-  test('that is not Twilio’s own says so', () => {
+  test('that differs from Twilio’s own is named', () => {
     expect([document['x-certainty'], document.info.description.startsWith('Not Twilio')]).toEqual(['inferred', true])
   })
 })
@@ -188,7 +188,7 @@ describe('a refusal of twilio()', () => {
     ])
   })
 
-  test('that quotes our account and token is passed on without them', async () => {
+  test('is passed on without our account and token if it quotes them', async () => {
     const { vendor, log } = vendorOn(() =>
       Response.json({ code: 20404, message: `no ${NUMBER} for ${SID}:${TOKEN}` }, { status: 404 }),
     )

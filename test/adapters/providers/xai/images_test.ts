@@ -33,7 +33,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, log, vendor: xaiImages(config) }
 }
 
-describe('what xaiImages() sends', () => {
+describe('requests of xaiImages()', () => {
   test('to generate: ratio and resolution in place of a size, base64 wanted, all images in one call', async () => {
     const { server, vendor } = vendorOn(made)
     expect(await vendor.generate({ ...ONE, n: 10 }, calm())).toHaveLength(10)

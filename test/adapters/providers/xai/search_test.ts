@@ -32,7 +32,7 @@ function vendorOn(answer: Answer, more: Partial<Parameters<typeof xaiSearch>[0]>
 
 const on = (name: string) => vendorOn(() => replay(recorded(PROTOCOL, name)))
 
-describe('what xaiSearch() sends', () => {
+describe('requests of xaiSearch()', () => {
   test('is a response that must search, with the query apart from the instructions', async () => {
     const { server, vendor } = on('found')
     await vendor.search(JOB, calm())
@@ -77,7 +77,7 @@ describe('what xaiSearch() sends', () => {
   })
 })
 
-describe('what xaiSearch() reads', () => {
+describe('replies to xaiSearch()', () => {
   test('is the text of all messages, the pages that it cites in their order, and how many were looked at', async () => {
     expect(await on('found').vendor.search(JOB, calm())).toEqual({
       summary:
@@ -172,7 +172,7 @@ describe('a refusal of xaiSearch()', () => {
     ).toEqual([])
   })
 
-  test('that comes too late is a time-out', async () => {
+  test('that comes too late is a timeout', async () => {
     const { vendor, log, clock } = vendorOn(() => new Promise<Response>(() => {}))
     const work = vendor.search(JOB, calm())
     clock.expire()

@@ -10,7 +10,7 @@ import { type ErrorFormat, FULL, readings, STATES, studioSubject, vendorOn } fro
 const took = () => Response.json({ request_id: 'r1' })
 const JOB = { ...CLIP_JOB, model: 'grok-imagine-video', seconds: 8, resolution: '720p' }
 
-describe('what xaiVideos() sends', () => {
+describe('requests of xaiVideos()', () => {
   test('is a job with its duration and tier, and nothing that was not ordered', async () => {
     const { server, vendor } = vendorOn(xaiVideos, took)
     expect(await vendor.submit(JOB, calm())).toEqual({ handle: 'r1' })

@@ -27,7 +27,7 @@ function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof
   return { server, log, vendor: cogview(config) }
 }
 
-describe('what cogview() sends', () => {
+describe('requests of cogview()', () => {
   test('model, prompt, size and a quality; no n and no response_format', async () => {
     const { server, vendor } = vendorOn(good)
     await vendor.generate({ ...COG, width: 768, height: 1344 }, calm())
@@ -57,7 +57,7 @@ describe('what cogview() sends', () => {
   })
 })
 
-describe('what cogview() reads', () => {
+describe('replies to cogview()', () => {
   test.each([
     ['generated', 'https://mfile.z.ai/1760335349-0b6a.png?ufileattname=0b6a.png'],
     ['generated_mild', 'https://mfile.z.ai/1760335349-1c7b.png'],

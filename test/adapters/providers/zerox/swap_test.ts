@@ -52,7 +52,7 @@ function fixture(
 const get = (path: string, query = ''): SwapCall => ({ method: 'GET', path, query })
 const on = (name: string) => fixture(() => replay(recorded(PROTOCOL, name)))
 
-describe('what zerox() sends', () => {
+describe('requests of zerox()', () => {
   const routes: readonly (readonly [SwapCall, string])[] = [
     [get('/price', '?a=1'), 'GET /swap/permit2/price?a=1'],
     [get('/quote', '?a=1'), 'GET /swap/permit2/quote?a=1'],
@@ -116,7 +116,7 @@ describe('what zerox() sends', () => {
   )
 })
 
-describe('what zerox() answers', () => {
+describe('replies of zerox()', () => {
   test.each([
     'price',
     'no_liquidity',
@@ -209,7 +209,7 @@ describe('what zerox() answers', () => {
     expect(body).toMatchObject({ message: 'bad key ***' })
   })
 
-  test('a success that is no JSON, a flood, and a connection that breaks are no answer', async () => {
+  test('a success without JSON, a flood and a broken connection are errors', async () => {
     const flooding = fixture(() => new Response(flood('{').body), { maxBytes: 100_000 }).vendor
     const page = fixture(() => new Response('<html>')).vendor
     const nobody = zerox({
@@ -232,7 +232,7 @@ runLaws('zerox()', swapVendorLaws, fixed(fixture().vendor))
 runLaws('echo vendor', swapVendorLaws, fixed(echoVendor()))
 runBroken('swap vendors', swapVendorLaws, brokenSwapVendors)
 
-test('from the caller to the aggregator: our fee, our key, and nothing of theirs in between (contract 11.4)', async () => {
+test('a request reaches the aggregator with our fee and key, and without the caller’s (contract 11.4)', async () => {
   const { seen, vendor } = fixture(() => replay(recorded(PROTOCOL, 'price')))
   const { gateway } = kit({ ports: { vendors: { swap: vendor } } })
   const path =

@@ -45,7 +45,7 @@ describe('a price of audio', () => {
     },
   )
 
-  test('of speech says what it is for: characters as people count them, or seconds (contract 14.2, 14.3, 14.6, 14.14)', async () => {
+  test('of speech states its unit: characters as people count them, or seconds (contract 14.2, 14.3, 14.6, 14.14)', async () => {
     const alice = fixture().buyer()
     const info = async (body: object) => (await alice.ask(body, SPEECH)).body.generation_info
     expect(await info({ input: '🦊'.repeat(7) })).toMatchObject({ characters: 7, model: 'elevenlabs/flash-v2.5' })
@@ -326,7 +326,7 @@ describe('music', () => {
     ])
   })
 
-  test('whose URL holds a page, or nothing any more, is not charged', async () => {
+  test('whose URL leads to a page or to nothing is not charged', async () => {
     for (const problem of [undefined, new NoMedia('the media host answered 404')]) {
       const media = async () =>
         problem ? Promise.reject(problem) : { bytes: new TextEncoder().encode('<html>'), type: 'text/html' }

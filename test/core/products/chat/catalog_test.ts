@@ -390,7 +390,7 @@ describe('a fallback', () => {
     expect(mistakesOf('vendor-c/chat-4.3', 'vendor-h/chat-4')).toEqual([])
   })
 
-  test('whose quote grows with the effort costs more than one whose does not; so does a dearer search', () => {
+  test('costs more if its quote grows with the effort, or if its search costs more', () => {
     expect(mistakesOf('vendor-g/chat-5.5-large', LARGE)).toEqual([
       `chat vendor-g/chat-5.5-large.fallbacks: ${LARGE} costs more`,
     ])
@@ -420,7 +420,7 @@ describe('a fallback', () => {
     ).toHaveLength(1)
   })
 
-  test('of the catalog that no longer holds is left out without a word', () => {
+  test('of the catalog that no longer fits is left out silently', () => {
     const { fallbacks } = row('vendor-open/gpt-oss-120b', { id: 'vendor-open/gpt-oss-20b', flat: '0.001' })
     expect(fallbacks).toHaveLength(4)
     expect(row('vendor-open/gpt-oss-20b', { id: 'vendor-open/gpt-oss-20b', flat: '0.001' }).fallbacks).toEqual([])

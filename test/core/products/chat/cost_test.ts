@@ -43,14 +43,14 @@ describe('tokens by rate', () => {
     expect(tokenCounts(generateContent)).toEqual({ ...counts, cacheWrite: 0 })
   })
 
-  test('that were not reported, or that the gateway has estimated, are none', () => {
+  test('that were not reported, or were estimated by the gateway, do not count', () => {
     const estimated = { prompt_tokens: 9, completion_tokens: 1, total_tokens: 10, estimated: true }
     const zero = { prompt_tokens: 0, completion_tokens: 0 }
     for (const usage of [null, {}, [], 'many', estimated, zero, { prompt_tokens: 'ten' }])
       expect(tokenCounts(usage as never)).toBeUndefined()
   })
 
-  test('that cannot be are not believed: more cached than there is, negative, beyond counting', () => {
+  test('that are impossible are corrected: negative, too large, or more cached than there are', () => {
     const greedy = { prompt_tokens: 10, completion_tokens: -5, prompt_tokens_details: { cached_tokens: 99 } }
     expect(tokenCounts(greedy)).toEqual({ input: 0, cacheRead: 10, cacheWrite: 0, output: 0 })
     expect(tokenCounts({ prompt_tokens: 1e300, completion_tokens: 1 })).toEqual({
@@ -72,7 +72,7 @@ describe('tokens by rate', () => {
   })
 })
 
-test('what a reader has read is found in the events of every format', () => {
+test('the delivered text is found in the events of every format', () => {
   const events = [
     'data: {"choices":[{"delta":{"content":"Why ","reasoning_content":"hm "}}]}',
     'data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"look","arguments":"{}"}}]}}]}',

@@ -131,7 +131,7 @@ describe('a count', () => {
     }
   })
 
-  test('of a model that nobody here serves is 503, as the answer would be (contract 7.27)', async () => {
+  test('for a model without a vendor is 503, as its answer would be (contract 7.27)', async () => {
     const { ports } = gatewayOf()
     const { count } = gatewayOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
     const { status, body } = await count({ model: MODEL, messages: [user()] })

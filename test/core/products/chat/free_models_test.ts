@@ -166,7 +166,7 @@ describe('a free model', () => {
     expect(open.requests).toEqual([])
   })
 
-  test('that is unavailable is answered for by another of the set, for nothing as well (contract 20.4)', async () => {
+  test('that is unavailable is replaced by another free model (contract 20.4)', async () => {
     const away = chatRows.find(({ id }) => id === 'vendor-open/gpt-oss-120b')?.upstream
     const vendor = scriptedChat(async (order) => {
       if (order.model === away) throw new ApiError('MODEL_UNAVAILABLE')
@@ -178,7 +178,7 @@ describe('a free model', () => {
     expect(vendor.orders.map(({ model }) => model === away)).toEqual([true, false])
   })
 
-  test('whose whole set is unavailable costs the same permit as an answer', async () => {
+  test('uses a permit even if all free models are unavailable', async () => {
     const { ask, served } = gatewayOf({ chatVendor: scriptedChat(async () => Promise.reject(new Error('broken'))) })
     expect((await ask()).status).toBe(503)
     expect(await served(29)).toBe(0)

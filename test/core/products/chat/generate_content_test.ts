@@ -141,7 +141,7 @@ describe('on a vendor that speaks generateContent', () => {
     }
   })
 
-  test('what is said twice, in both spellings, goes on once: as it was quoted', async () => {
+  test('a field in both spellings is forwarded once, as it was quoted', async () => {
     const { buy, vendor } = gatewayOf()
     const brief = { parts: [{ text: 'Be brief.' }] }
     const both = {
@@ -237,7 +237,7 @@ describe('its paths', () => {
     }
   })
 
-  test('of an unknown model, or of none, are refused', async () => {
+  test('are refused for an unknown or missing model', async () => {
     const unknown = await gatewayOf().ask(order(), pathOf('vendor-z/chat-1'))
     expect([unknown.status, unknown.body.error]).toEqual([
       400,

@@ -470,7 +470,7 @@ describe('a refusal', () => {
     }
   })
 
-  test('parameters of chat that this format does not know are no trap', async () => {
+  test('malformed parameters of chat are 400 or ignored, never a failure of ours', async () => {
     for (const more of [
       { search_parameters: null },
       { search_parameters: 'on' },

@@ -118,13 +118,13 @@ describe('a chat price', () => {
     expect(Number(quote({ billing, promptTokens: 1, maxTokens: 10, surcharge: dollars('0.0000008') }))).toBe(2002)
   })
 
-  test('of a flat row is what the row says, fee inside, and a surcharge is not forgotten (contract 6.41)', () => {
+  test('of a flat row is the price of the row, fee included, plus any surcharge (contract 6.41)', () => {
     const billing = { mode: 'flat', price: dollars('0.002') } as const
     expect(Number(quote({ billing, effort: 'max', scalesQuote: true }))).toBe(2000)
     expect(Number(quote({ billing, surcharge: dollars('0.3') }))).toBe(302_000)
   })
 
-  test('of half a token is no price', () => {
+  test('of half a token is refused', () => {
     for (const wrong of [0.5, Number.NaN, Number.POSITIVE_INFINITY])
       expect(() => quote({ promptTokens: wrong, maxTokens: 0 })).toThrow()
   })

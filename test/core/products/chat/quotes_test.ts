@@ -149,7 +149,7 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
   const countTokens = async (text: string) => Number(/^a?(\d+)$/.exec(text)?.[1] ?? text.length)
   const micro = (amount: string) => Math.round(Number(amount) * 1e6)
 
-  test('to the unit, its parts add up to it, and what is refused is refused in the same words (contract 6.3)', async () => {
+  test('in base units; its parts add up, and refusals have the same text (contract 6.3)', async () => {
     const seen = new Set<string>()
     await fc.assert(
       fc.asyncProperty(body, async (request) => {
@@ -176,7 +176,7 @@ describe('an estimate is the quote of the same body (contract 6.3)', () => {
     expect([...seen]).toEqual(expect.arrayContaining(['400 undefined', '402 paid']))
   })
 
-  test('of a flat price has no parts, and counts the prompt all the same (contract 6.3)', async () => {
+  test('with a flat price has no parts, but counts the prompt (contract 6.3)', async () => {
     const { alice } = gatewayOf()
     const { body } = await alice.ask(
       { model: 'vendor-open/qwen3-32b', messages: [{ role: 'user', content: 'five words of a prompt' }] },

@@ -538,7 +538,7 @@ describe('in the background', () => {
     expect(JSON.stringify(body)).not.toContain('Blue.')
   })
 
-  test('that fails is failed, uncharged, and its authorization is free', async () => {
+  test('a failed response is not charged, and its authorization is free', async () => {
     const { ask, alice, get, chain, clock } = gatewayOf(
       async (_, { attempt }) =>
         attempt === 1 ? Promise.reject(new ApiError('MODEL_UNAVAILABLE', { message: 'away' })) : wholeAnswer(),
@@ -607,7 +607,7 @@ describe('in the background', () => {
     expect(await text(`${path}/${id}?stream=true&starting_after=${all.length - 1}`)).toBe('')
   })
 
-  test('starting_after that is no sequence number is 400', async () => {
+  test('a starting_after that is not a sequence number is 400', async () => {
     const { get, id } = await underWay()
     for (const after of ['x', '-2', '1.5'])
       expect((await get(`${path}/${id}?stream=true&starting_after=${after}`)).status).toBe(400)
@@ -649,7 +649,7 @@ describe('in the background', () => {
     expect([(await get(`${path}/${id}`)).body.status, chain.transfers.length]).toEqual(['cancelled', 0])
   })
 
-  test('who is attached is told of a cancel', async () => {
+  test('an attached reader gets the cancellation', async () => {
     const { gateway, cancel, id, clock } = await underWay()
     const reading = gateway
       .fetch(new Request(`${ORIGIN}${path}/${id}?stream=true&starting_after=1`))
@@ -679,7 +679,7 @@ describe('in the background', () => {
     }
   })
 
-  test('a call of another endpoint is no response, whoever knows its id', async () => {
+  test('the id of a call of another endpoint is 404', async () => {
     const ids: string[] = []
     const wrap = (bare: Ports): Ports => ({
       ...bare,

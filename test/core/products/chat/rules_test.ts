@@ -46,7 +46,7 @@ function gatewayOf(more: Parameters<typeof kit>[0] = {}) {
 
 const words = (count: number) => Array.from({ length: count }, () => 'word').join(' ')
 
-describe('what is forwarded', () => {
+describe('forwarded fields', () => {
   test('parameters that nobody here knows go to the vendor as they came (contract 4.2, 6.10, 6.11)', async () => {
     const unknown = {
       seed: 7,
@@ -118,7 +118,7 @@ describe('what is forwarded', () => {
   })
 })
 
-describe('what is refused before anybody pays', () => {
+describe('input that is refused before payment', () => {
   type Case = readonly [string, Record<string, unknown>, string, string | null]
   const texts = (count: number) => Array.from({ length: count }, () => ({ type: 'text', text: 'x' }))
   const cases: readonly Case[] = [
@@ -366,7 +366,7 @@ describe('what is refused before anybody pays', () => {
     expect(body.details.map(({ path }: { path: string }) => path)).toEqual(['temperature', 'top_p'])
   })
 
-  test('a body that is no JSON, or no object (contract 6.54)', async () => {
+  test('a body that is not JSON or not an object (contract 6.54)', async () => {
     const { gateway } = gatewayOf()
     const post = async (body: string, type = 'application/json') =>
       read(
@@ -392,7 +392,7 @@ describe('what is refused before anybody pays', () => {
     expect([refusal.status, refusal.code]).toEqual([400, 'REQUEST_TOO_LARGE'])
   })
 
-  test('what is nested deeper than anything means is refused, not written out', async () => {
+  test('excessive nesting is refused without being written out', async () => {
     const deep = `{"model":"${FREE}","messages":[{"role":"user","content":"Hello"}],"x":${'['.repeat(5_000)}${']'.repeat(5_000)}}`
     const { gateway } = gatewayOf()
     const { status, body } = await read(
@@ -495,7 +495,7 @@ describe('models and paths', () => {
     expect(refusal.message).toStartWith('Unknown model: vendor-z/chat-1')
   })
 
-  test('completions and estimate are no models, whatever a row is called (contract 6.2)', async () => {
+  test('completions and estimate are never model ids (contract 6.2)', async () => {
     const [row] = chatRows
     if (!row) throw new Error('an empty catalog')
     const chat = [{ ...row, id: 'completions', aliases: [] }, { ...row, id: 'estimate', aliases: [] }, row]
@@ -550,7 +550,7 @@ describe('max_tokens', () => {
     })
   })
 
-  test('of a free model is clamped to the window too', async () => {
+  test('is clamped to the window for free models too', async () => {
     const { ask, vendor } = gatewayOf()
     const answer = await ask({ model: FREE, messages: [user(words(32_000))], max_tokens: 5_000 })
     expect([answer.status, vendor.orders[0]?.body.max_tokens]).toEqual([200, 761])
@@ -627,7 +627,7 @@ describe('a prompt that is too long', () => {
     expect((await prompt(32_768 - 7)).code).toBe('CONTEXT_LENGTH_EXCEEDED')
   })
 
-  test('of any number of turns is trimmed in a time that grows with them, and not with their square', async () => {
+  test('is trimmed in a time that grows linearly with its turns', async () => {
     const messages = Array.from({ length: 10_000 }, () => user(words(150)))
     const { ask } = gatewayOf()
     const { body } = await ask({ model: 'vendor-b/chat-3.8-flash', messages }, '/api/v1/chat/completions')
@@ -644,7 +644,7 @@ describe('a prompt that is too long', () => {
   })
 })
 
-describe('what costs nothing beyond the quote', () => {
+describe('requests that cost nothing beyond the quote', () => {
   test('is taken: the words for the usual, files and sounds with their data, refusals that are echoed', async () => {
     const parts = [
       { type: 'text', text: 'x' },
@@ -769,7 +769,7 @@ test('an unknown model is answered with models that are served here (contract 6.
   )
 })
 
-describe('what controls an answer is judged before the quote (contract 6.59)', () => {
+describe('controls of an answer are checked before the quote (contract 6.59)', () => {
   const schema = (more: Record<string, unknown>) => ({
     response_format: { type: 'json_schema', json_schema: { name: 'x', schema: {}, ...more } },
   })
@@ -873,7 +873,7 @@ describe('what controls an answer is judged before the quote (contract 6.59)', (
       expect(await gatewayOf().sent({ model: 'vendor-a/chat-5.4-mini', tool_choice })).not.toHaveProperty('tool_choice')
   })
 
-  test('what is right passes as it came', async () => {
+  test('valid controls are forwarded unchanged', async () => {
     const body = {
       tools: [FUNCTION],
       tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [FUNCTION] } },
@@ -1060,14 +1060,14 @@ describe('images', () => {
   })
   const VISION = 'vendor-a/chat-5.6-medium'
 
-  test('by address and as data go on as they came (contract 6.7)', async () => {
+  test('by URL and as data are forwarded unchanged (contract 6.7)', async () => {
     for (const url of ['https://example.com/a.png', 'http://example.com/a.png', PIXEL]) {
       const { sent } = gatewayOf()
       expect(await sent({ model: VISION, ...see(url) })).toMatchObject(see(url) as never)
     }
   })
 
-  test('that are none are 400 INVALID_IMAGE_URL, and name their place', async () => {
+  test('that are malformed are 400 INVALID_IMAGE_URL, with their path', async () => {
     for (const url of [
       'https://www.youtube.com/watch?v=x',
       'https://youtu.be/x',
@@ -1136,7 +1136,7 @@ describe('structured outputs', () => {
     }
   })
 
-  test('of a conversation without a system prompt get one', async () => {
+  test('add a system prompt if the conversation has none', async () => {
     const messages = (
       await gatewayOf().sent({ model: 'vendor-g/chat-5.5-large', response_format: { type: 'json_object' } })
     ).messages as readonly { role: string }[]
@@ -1185,7 +1185,7 @@ describe('a probe', () => {
     }
   })
 
-  test('of another method is 405, and says which are allowed', async () => {
+  test('with another method is 405, with the allowed ones', async () => {
     const { gateway } = gatewayOf()
     for (const path of PATHS) {
       const response = await gateway.fetch(new Request(ORIGIN + path, { method: 'DELETE' }))
@@ -1213,7 +1213,7 @@ describe('a 402 of chat', () => {
     expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('payment-required')}`)
   })
 
-  test('of a rejected payment says why, by a code and a debug text, with a fresh challenge (contract 3.17)', async () => {
+  test('for a rejected payment has a code, a debug text and a fresh challenge (contract 3.17)', async () => {
     const body = { model: 'farebox/echo', messages: [user('word')] }
     const { alice, buyer, chain, clock, vendor } = gatewayOf()
     const challenge = await alice.ask(body, { path: COMPLETIONS })
@@ -1252,7 +1252,7 @@ describe('a 402 of chat', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
-  test('of another body: the authorization of one request does not buy another', async () => {
+  test('the authorization of one request does not buy another', async () => {
     const { alice, chain, vendor } = gatewayOf()
     const payment = alice.sign(
       await alice.ask({ model: 'farebox/echo', messages: [user('word')] }, { path: COMPLETIONS }),

@@ -166,7 +166,7 @@ describe('estimatePrompt()', () => {
     expect(await estimate(saying({ type: 'file', file: { file_id: 'file_1' } }))).toMatchObject({ messages: [5] })
   })
 
-  test('what has no rule costs the tokens of its JSON, whatever its shape', async () => {
+  test('counts the JSON of parts without a rule, whatever their shape', async () => {
     const counted = async (message: Json) =>
       (await estimatePrompt({ messages: [message] }, { row: {}, countTokens: bytes })).messages[0]
     expect(await counted(null)).toBe(4 + 4)

@@ -223,7 +223,7 @@ describe('source images', () => {
     expect(details[0].message).toContain('does not decode to a recognizable image')
   })
 
-  test('that are garbage in a valid data URI are 400, and say so (contract 5.36, 5.37, 5.39)', async () => {
+  test('that are garbage in a valid data URI are 400 with the reason (contract 5.36, 5.37, 5.39)', async () => {
     const garbage = dataUri(new Uint8Array(64).fill(7))
     const body = await refused({ ...SNOW, image: garbage })
     expect(body).toMatchObject({
@@ -285,7 +285,7 @@ describe('a mask', () => {
     expect(subject.vendor.jobs).toMatchObject([{ images: [SOURCE], mask }])
   })
 
-  test('with several images is 400, and says how many there are (contract 5.40)', async () => {
+  test('with several images is 400, with their number (contract 5.40)', async () => {
     expect((await refused({ ...SNOW, image: [SOURCE, SOURCE], mask })).details).toEqual([
       { path: 'mask', message: 'requires a single source image, got 2' },
     ])
@@ -305,7 +305,7 @@ describe('a mask', () => {
     expect((await ask({ ...SNOW, image: dataUri(jpeg({ width: 6, height: 4 })), mask })).status).toBe(402)
   })
 
-  test('that is no PNG is 400, whatever its type says (contract 5.39)', async () => {
+  test('that is not a PNG is 400, whatever its declared type (contract 5.39)', async () => {
     for (const [type, bytes] of Object.entries(pictures)) {
       if (type === 'image/png') continue
       expect((await refused({ ...SNOW, image: SOURCE, mask: dataUri(bytes) })).message).toContain(
@@ -416,7 +416,7 @@ describe('a multipart form', () => {
     expect(await missing(form(PROMPT, ['image', file(png())], ['model', file(png())]))).toEqual(['model'])
   })
 
-  test('whose file is no image is 400', async () => {
+  test('whose file is not an image is 400', async () => {
     const { details } = await refused(form(PROMPT, ['image', file(new Uint8Array(20).fill(1))]))
     expect(details).toMatchObject([{ path: 'image', message: expect.stringContaining('recognizable image') }])
   })
@@ -443,7 +443,7 @@ describe('a multipart form', () => {
     expect([subject.vendor.jobs, subject.chain.transfers]).toEqual([[], []])
   })
 
-  test('with more files than anybody takes says how many are allowed, and looks into none of them', async () => {
+  test('with too many files is refused with the limit, before any file is read', async () => {
     const many = Array.from({ length: 60 }, () => ['image[]', file(new Uint8Array([1]))] as const)
     const { message } = await refused(form(PROMPT, ...many))
     expect(message).toContain('accepts at most 4 source images, got 60')
@@ -595,12 +595,12 @@ describe('the slow path', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('of a slow row is always taken', async () => {
+  test('is always taken for a slow row', async () => {
     const rows = imageRows.map((row) => (row.id === 'vendor-a/image-2' ? { ...row, slow: true } : row))
     expect((await buy(SNOW, kit({ catalog: catalog({ images: rows }) }))).status).toBe(202)
   })
 
-  test('that fails is a failed edit job, and free', async () => {
+  test('ends as a failed edit job, uncharged', async () => {
     const subject = kit({ vendor: scriptedVendor(() => Promise.reject(new Error('no'))), inlineMs: 0 })
     const alice = subject.buyer()
     const payment = alice.sign(await alice.ask(SNOW, at))
@@ -631,7 +631,7 @@ describe('a failure of the work', () => {
     expect(subject.chain.transfers).toEqual([])
   })
 
-  test('of a rate limit is 429 with error and details only, and the headers of generation (contract 5.47)', async () => {
+  test('by a rate limit is 429 with error and details only, and the headers of generation (contract 5.47)', async () => {
     const subject = failing(rateLimited('vendor-a', 7))
     const { status, headers, body } = await buy(SNOW, subject)
     expect([status, body]).toEqual([429, { error: 'Rate limit exceeded', details: expect.any(String) }])
@@ -667,7 +667,7 @@ describe('a failure of the work', () => {
     }
   })
 
-  test('of a time-out upstream is 504 Image editing timed out (contract 5.49)', async () => {
+  test('by an upstream timeout is 504 Image editing timed out (contract 5.49)', async () => {
     const subject = failing(new ApiError('UPSTREAM_TIMEOUT', { details: 'The model did not answer in time.' }))
     const { status, body } = await buy(SNOW, subject)
     expect([status, body, subject.chain.transfers.length]).toEqual([
@@ -677,7 +677,7 @@ describe('a failure of the work', () => {
     ])
   })
 
-  test('that is the buyer’s is 400, free: a file that the model refuses, and its content policy (contract 5.38, 5.46)', async () => {
+  test('caused by the buyer is 400, uncharged: a refused file, or the content policy (contract 5.38, 5.46)', async () => {
     for (const [code, error] of [
       ['INVALID_IMAGE', 'Invalid input image'],
       ['CONTENT_POLICY', 'Content policy violation'],

@@ -210,7 +210,7 @@ describe('free feeds', () => {
     expect((await ask(path, '192.0.2.1')).status).toBe(200)
   })
 
-  test('of a longer window come in pages of 5,000 bars, newest first, and `from` stays as it was asked (contract 10.23)', async () => {
+  test('with a long window come in pages of 5,000 bars, newest first, and keep `from` (contract 10.23)', async () => {
     const { send } = market()
     const from = NOW - 12_000 * 60
     const seen: number[] = []
@@ -230,7 +230,7 @@ describe('free feeds', () => {
     expect(seen).toEqual(seen.toSorted((a, b) => a - b))
   })
 
-  test('of a window of one bar more than a page are not lost', async () => {
+  test('with one bar more than a page lose none', async () => {
     const { send } = market()
     const from = NOW - 300_000
     const { body } = await send(`/api/v1/crypto/history/BTC-USD?resolution=1&from=${from}`)
@@ -278,7 +278,7 @@ describe('free feeds', () => {
       expect([path, (await market({}, { configured: false }).send(`/api/v1/${path}`)).status]).toEqual([path, 503])
   })
 
-  test('that never answer are given up after 25 seconds', async () => {
+  test('without an answer time out after 25 seconds', async () => {
     const { send, clock } = market({ feeds: () => new Promise(() => {}) })
     const answer = send('/api/v1/crypto/list')
     await clock.advance(25_000)
@@ -315,7 +315,7 @@ describe('lists', () => {
     })
   })
 
-  test('hold 100 unless told, 2,000 at most; a larger limit is harmless, one that is no number is 400 (contract 10.7)', async () => {
+  test('have 100 rows by default and 2,000 at most; a larger limit is lowered, one that is not a number is 400 (contract 10.7)', async () => {
     const { send } = market({ feeds: many })
     for (const [query, count] of [
       ['', 100],
@@ -571,7 +571,7 @@ describe('paid feeds', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('that have no price just now do not call the symbol unknown', async () => {
+  test('without a current price do not report the symbol as unknown', async () => {
     const { pay, send, chain } = market({ latest: async () => undefined })
     for (const { status, body } of [await pay(PRICE), await send('/api/v1/crypto/price/BTC-USD')]) {
       expect([status, body.error]).toEqual([404, 'No price'])

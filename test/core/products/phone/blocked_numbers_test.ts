@@ -97,7 +97,7 @@ describe('isEmergency()', () => {
     expect(subscribers.filter(isEmergency)).toEqual([])
   })
 
-  test('is not about what is no number at all', () => {
+  test('is false for text that is not a number', () => {
     expect([isEmergency(''), isEmergency('abc'), isEmergency('+')]).toEqual([false, false, false])
   })
 })

@@ -200,8 +200,8 @@ describe('the number that is called from', () => {
 
 const never = () => new Promise<never>(() => {})
 
-describe('nobody is rung twice', () => {
-  test('by a wallet that rings the same number at the same moment', async () => {
+describe('nobody is called twice', () => {
+  test('by a wallet that calls the same number at the same moment', async () => {
     const { alice, acts, chain } = await booth()
     const answers = await Promise.all(Array.from({ length: 5 }, () => call(alice)))
     expect([answers.filter(({ status }) => status === 200).length, acts.rung.length]).toEqual([
@@ -236,7 +236,7 @@ describe('nobody is rung twice', () => {
     expect([status, acts.rung.length, chain.transfers.length]).toEqual([200, 1, 1])
   })
 
-  test('where it is not known whether somebody was: not before ten minutes, whatever is signed (contract 17.13)', async () => {
+  test('within ten minutes if the outcome of the first call is unknown, whatever is signed (contract 17.13)', async () => {
     const { alice, acts, clock } = await booth((voice, { rung }) => ({
       ring: (...args) =>
         rung.length === 0
@@ -255,7 +255,7 @@ describe('nobody is rung twice', () => {
     expect([(await call(alice)).status, acts.rung.length]).toEqual([200, 3])
   })
 
-  test('for one order, however late it comes and whatever was rung meanwhile (contract 17.12)', async () => {
+  test('for one order, however late it is resent and whatever was called meanwhile (contract 17.12)', async () => {
     let weather: 'lost' | 'fair' = 'lost'
     const { alice, acts, chain, clock } = await booth((voice) => ({
       ring: async (...args) =>
@@ -286,7 +286,7 @@ describe('nobody is rung twice', () => {
     expect((await call(alice)).status).toBe(200)
   })
 
-  test('for free: a wallet whose payment was refused rings nobody more before it has paid', async () => {
+  test('unpaid: a wallet whose payment was refused places no call before it has paid', async () => {
     const { alice, acts, chain } = await booth()
     chain.simulate('refused')
     const withheld = await call(alice)
@@ -354,7 +354,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     expect([body.status, body.ended_by]).toEqual([status, endedBy])
   })
 
-  test('of a call that was not made here is 404, also by the vendor’s own id (contract 17.14)', async () => {
+  test('is 404 for a call that was not made here, by the vendor’s own id too (contract 17.14)', async () => {
     const { alice, get, acts } = await booth()
     await call(alice)
     for (const id of ['call_00000000000000000000000000000000', 'vendor-call-1', 'x', 'CALL_1']) {
@@ -364,7 +364,7 @@ describe('GET /api/v1/voice/call/{callId}', () => {
     expect(acts.rung.length).toBe(1)
   })
 
-  test('with its own name for an id is a 402 that asks for nothing', async () => {
+  test('with a literal placeholder as its id is a 402 that asks for nothing', async () => {
     const { get } = await booth()
     for (const id of ['{call_id}', '%7Bcall_id%7D', '{callId}']) {
       const { status, body } = await get(`${CALL}/${id}`)

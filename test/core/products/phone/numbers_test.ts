@@ -152,7 +152,7 @@ describe('a number', () => {
     ])
   })
 
-  test('that is not to be had is 404, and a carrier that fails 502, uncharged (contract 17.2)', async () => {
+  test('that is not available is 404, and a failing carrier 502, uncharged (contract 17.2)', async () => {
     for (const [answer, status, error] of [
       [async () => undefined, 404, 'No numbers available'],
       [async () => Promise.reject(new ApiError('UPSTREAM_FAILED')), 502, 'Purchase failed'],
@@ -226,7 +226,7 @@ describe('giving back', () => {
     expect([status, body.payer_wallet, subject.acts.released]).toEqual([404, subject.bob.wallet, []])
   })
 
-  test('that fails leaves the number to its wallet; one that died on the way is ended by the chore', async () => {
+  test('that fails leaves the number to its wallet; maintenance finishes one that a crash interrupted', async () => {
     let way: () => Promise<void> = () => Promise.reject(new ApiError('UPSTREAM_FAILED'))
     const subject = farebox((phone) => ({ release: (id, at) => way().then(() => phone.release(id, at)) }))
     const { phone_number } = (await buy(subject.alice)).body
@@ -250,7 +250,7 @@ function crashing(where: (storage: Ports['storage']) => Partial<Ports['storage']
 }
 
 describe('a number that was bought for a call', () => {
-  test('that dies before it is settled is found by the same signed request, and is not bought again', async () => {
+  test('whose purchase a crash interrupted before settlement is found by the same signed request, not bought again', async () => {
     let isDead = true
     const subject = farebox(undefined, {
       wrap: crashing((storage) => ({
@@ -270,7 +270,7 @@ describe('a number that was bought for a call', () => {
     expect([(await subject.numbers())[0]?.[2], subject.acts.released]).toEqual([true, []])
   })
 
-  test('that dies as it is bought is given back within two hours, where nobody comes again', async () => {
+  test('whose purchase a crash interrupted is given back within two hours unless it is resent', async () => {
     const subject = farebox((phone) => ({ buy: async (...args) => (await phone.buy(...args), never()) }))
     void buy(subject.alice)
     await subject.clock.settle()
@@ -282,7 +282,7 @@ describe('a number that was bought for a call', () => {
     expect([subject.acts.released, subject.acts.bought.length, values(subject)]).toEqual([subject.acts.bought, 1, []])
   })
 
-  test('whose payment is refused waits for its wallet’s poll, is used by nobody meanwhile, and is given back when the poll does not come (contract 17.6)', async () => {
+  test('whose payment is refused is reserved for its wallet’s poll, and given back if the poll does not come (contract 17.6)', async () => {
     for (const isCollected of [true, false]) {
       const subject = farebox()
       subject.chain.simulate('refused')
@@ -310,7 +310,7 @@ describe('a number that was bought for a call', () => {
     }
   })
 
-  test('whose payment is refused is owed: the wallet gets no second one before it pays', async () => {
+  test('whose payment is refused has to be paid before the wallet gets another', async () => {
     const subject = farebox()
     subject.chain.simulate('refused')
     const withheld = await buy(subject.alice)
@@ -323,7 +323,7 @@ describe('a number that was bought for a call', () => {
     ])
   })
 
-  test('of two wallets at the same moment is never one number', async () => {
+  test('is never sold to two wallets at the same moment', async () => {
     const most = usdc(100_000_000n)
     const subject = farebox(undefined, { newWallets: { gateway: most, address: most } })
     const bought = await Promise.all(
@@ -332,14 +332,14 @@ describe('a number that was bought for a call', () => {
     expect(new Set(bought.map(({ body }) => body.phone_number)).size).toBe(4)
   })
 
-  test('that another wallet rents at this moment is not given away, and the second purchase is not charged', async () => {
+  test('that another wallet rents at the same moment is not sold again, and the second purchase is not charged', async () => {
     const subject = farebox(() => ({ buy: async ({ order }) => ({ number: LINE, id: 'PN-9', order }) }))
     await rentTo(subject.ports.storage, subject.bob.wallet, subject.clock.now())
     expect([(await buy(subject.alice)).status, values(subject)]).toEqual([503, []])
     expect((await subject.numbers(subject.bob))[0]?.slice(0, 1)).toEqual([LINE])
   })
 
-  test('of an account that this database does not know is left alone', async () => {
+  test('of the account that this database does not know is left alone', async () => {
     const subject = farebox()
     subject.acts.lines.push({ number: LINE, id: 'PN-7', order: 'of another deployment' })
     await subject.sweep()

@@ -95,7 +95,7 @@ describe('an answer', () => {
     expect(chain.transfers).toHaveLength(1)
   })
 
-  test('that numbers cannot hold comes as it was written (contract 15.11)', async () => {
+  test('with a number beyond 64-bit floats is forwarded as written (contract 15.11)', async () => {
     const text = '{"jsonrpc":"2.0","id":1,"result":{"rentEpoch":18446744073709551615}}'
     const { gateway, buyer } = fixture({}, { ask: async () => ({ text, isCached: true }) })
     const alice = buyer()
@@ -233,7 +233,7 @@ describe('a network', () => {
     ])
   })
 
-  test('that there is no node of is 400 with those that there are, paid or not, and costs nothing (contract 15.9, 15.15)', async () => {
+  test('without a node is 400 with the available ones, uncharged (contract 15.9, 15.15)', async () => {
     const { buyer, requests } = fixture()
     for (const name of ['dogecoin', 'base_', 'x'.repeat(42), '..%2Fadmin', 'base%00', 'constructor', '__proto__']) {
       const { status, body } = await buyer().ask(call(), on(name))
@@ -262,7 +262,7 @@ describe('a network', () => {
   })
 })
 
-describe('what a client of Solana must know before it pays', () => {
+describe('a free question of a Solana client', () => {
   const paidOnSolana = (more: KitOptions = {}) =>
     fixture({ networks: [SOLANA], ...more }, { networks: ['solana-mainnet', 'solana-devnet'] })
   const MINT = '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU'
@@ -307,7 +307,7 @@ describe('what a client of Solana must know before it pays', () => {
     expect((await fixture().free(call({ method: 'getLatestBlockhash' }))).status).toBe(402)
   })
 
-  test('is quoted when it names an account that is no text, whatever stands there', async () => {
+  test('is quoted if it names an account that is not a string', async () => {
     const { free, log } = paidOnSolana()
     for (const params of [[{ toString: 1, valueOf: 1 }], [[MINT]], [null], { 0: MINT }, null])
       expect((await free(call({ method: 'getAccountInfo', params }))).status).toBe(402)

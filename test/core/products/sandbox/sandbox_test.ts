@@ -176,7 +176,7 @@ describe('a sandbox', () => {
     ])
   })
 
-  test('of another wallet is one that does not exist: never run, never told of, never charged (contract 16.10)', async () => {
+  test('of another wallet is treated as unknown: never run, revealed or charged (contract 16.10)', async () => {
     const { rent, buyer, chain, first } = fixture()
     const [sandbox_id, bob] = [await rent(), buyer('bob')]
     for (const [path, more] of [
@@ -217,7 +217,7 @@ describe('a sandbox', () => {
     expect((await alice.buy({ sandbox_id: over }, { path: STATUS })).status).toBe(404)
   })
 
-  test('of a vendor that the operator has left is none here', async () => {
+  test('of a vendor that is no longer configured is unknown', async () => {
     const { alice, rent, ports, restart } = fixture()
     const sandbox_id = await rent()
     Object.assign(ports.vendors, { sandbox: scriptedSandbox({ name: 'another' }) })
@@ -225,15 +225,15 @@ describe('a sandbox', () => {
   })
 })
 
-describe('what goes wrong', () => {
-  test('at the vendor is told and not charged: full, away, too slow', async () => {
+describe('a failure', () => {
+  test('of the vendor is reported and not charged: full, unreachable, too slow', async () => {
     const busy = new ApiError('BUSY', { message: 'Full.', headers: { 'retry-after': '30' } })
     const { alice, chain } = fixture({ vendor: { create: () => Promise.reject(busy) } })
     const full = await alice.buy({}, { path: CREATE })
     expect([full.status, full.headers.get('retry-after'), chain.transfers]).toEqual([503, '30', []])
   })
 
-  test('in time: a command has its timeout and five seconds, other questions fifteen', async () => {
+  test('by timeout comes after the command’s own timeout plus five seconds, otherwise after fifteen', async () => {
     for (const [path, more, seconds] of [
       [EXEC, { command: ['x'], timeout: 7 }, 12],
       [STATUS, {}, 15],

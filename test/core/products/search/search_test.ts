@@ -90,7 +90,7 @@ describe('the answer of a search', () => {
     ])
   })
 
-  test('cites nothing that is no web page', async () => {
+  test('cites web pages only', async () => {
     const citations = ['javascript:alert(1)', 'not a url', 'ftp://a.test/', 'https://', 'http://b.test:8080/x']
     expect((await answerOf({ citations })).citations).toEqual([{ url: 'http://b.test:8080/x', title: 'b.test' }])
   })
@@ -105,7 +105,7 @@ describe('the answer of a search', () => {
   })
 })
 
-describe('what a search vendor is asked', () => {
+describe('the request to a search vendor', () => {
   test('is ten results of the web unless the caller says otherwise (contract 9.4, 9.5)', async () => {
     const { buyer, jobs } = fixture()
     await buyer().buy(QUESTION, AT)
@@ -396,7 +396,7 @@ describe('the payment of a search', () => {
     ])
   })
 
-  test('that was used is told so to another order, and buys nothing again (contract 9.9)', async () => {
+  test('that was used is refused for another order (contract 9.9)', async () => {
     const { buyer, chain, jobs } = fixture()
     const alice = buyer()
     const payment = alice.sign(await alice.ask(QUESTION, AT))

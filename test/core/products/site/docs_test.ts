@@ -141,7 +141,7 @@ describe('GET /changelog', () => {
   })
 })
 
-describe('what browsers and robots ask for by themselves', () => {
+describe('requests that browsers and robots send by themselves', () => {
   test('/favicon.ico is an icon of 16 by 16 pixels', async () => {
     const response = await open('/favicon.ico')
     const bytes = new DataView(await response.arrayBuffer())

@@ -130,7 +130,7 @@ describe('probes', () => {
 })
 
 describe('health', () => {
-  test('of a gateway that has just begun is good, and nothing has been seen (contract 19.6)', async () => {
+  test('of a new gateway is good, without observations (contract 19.6)', async () => {
     const { health } = fixture()
     const none = { last_success_at: null, last_failure_at: null, failures_in_a_row: 0 }
     expect(await health('overview')).toEqual({

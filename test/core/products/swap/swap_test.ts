@@ -368,7 +368,7 @@ describe('a swap from price to confirmation', () => {
   )
 })
 
-describe('what the aggregator says', () => {
+describe('replies of the aggregator', () => {
   const PRICE = '/api/v1/dexagg/price?sellToken=0xS'
 
   test.each([200, 201])(

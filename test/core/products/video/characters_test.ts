@@ -120,7 +120,7 @@ describe('an invented character', () => {
     expect((await get(listOf(alice.wallet))).body.portraits[0].imageUrl).toBe(ADA.image_url)
   })
 
-  test("whose picture is none is enrolled all the same, and its page or film is not hosted; it is fetched as a stranger's", async () => {
+  test('whose picture is another kind of file is enrolled, but the file is not hosted; it is fetched without trust', async () => {
     const requests: boolean[] = []
     const given = [
       { bytes: new Uint8Array(1), type: 'video/mp4' },
@@ -181,7 +181,7 @@ describe('an invented character', () => {
     expect([answer.status, answer.body.details[0].path]).toEqual([400, path])
   })
 
-  test('that its vendor does not take is told as it is, uncharged, and nothing is kept (contract 13.2)', async () => {
+  test('that its vendor refuses is reported, uncharged, and not stored (contract 13.2)', async () => {
     const refusals: readonly (readonly [PortraitVendor['enroll'], number, string])[] = [
       [async () => ({ kind: 'rejected', reason: 'Too dark.' }), 400, 'Invalid input image'],
       [() => Promise.reject(new ApiError('CONTENT_POLICY')), 400, 'Content policy violation'],
@@ -197,7 +197,7 @@ describe('an invented character', () => {
     }
   })
 
-  test('that cannot be kept is not charged (contract 13.2)', async () => {
+  test('that cannot be stored is not charged (contract 13.2)', async () => {
     const { buyer, chain } = studio(
       {},
       {
@@ -286,7 +286,7 @@ describe('the check of a person', () => {
     ]).toEqual(['active', 0, true])
   })
 
-  test('that nobody has begun is 404, and what is no id of one 400 (contract 13.4)', async () => {
+  test('that was not begun is 404, and a malformed id 400 (contract 13.4)', async () => {
     const { post, get } = studio()
     const nobody = `rf_${'0'.repeat(32)}`
     expect([
@@ -314,7 +314,7 @@ describe('the check of a person', () => {
     expect((await post(INIT, { name: 'Ada' }, '192.0.2.2')).status).toBe(200)
   })
 
-  test('whose vendor is away is 502, and whose vendor does not answer 504', async () => {
+  test('is 502 if its vendor fails, and 504 if it does not answer', async () => {
     const { post } = studio({ session: () => Promise.reject(new Error('secret')) })
     const away = await post(INIT, { name: 'Ada' })
     expect([away.status, JSON.stringify(away.body).includes('secret')]).toEqual([502, false])
@@ -413,7 +413,7 @@ describe('the face of a person', () => {
     expect(chain.transfers).toEqual([])
   })
 
-  test('that was refused too early is enrolled with the same signed request after the check', async () => {
+  test('that was refused before the check is enrolled with the same signed request after it', async () => {
     let isPassed = false
     const { buyer, passed, chain } = studio({
       status: async () => (isPassed ? { kind: 'active', groupId: 'g' } : { kind: 'pending' }),
@@ -465,7 +465,7 @@ describe('the characters of a wallet', () => {
     expect([await draw(), video.jobs.length]).toEqual([202, 1])
   })
 
-  test('of unknown settlement are served, listed and drawn, and say so', async () => {
+  test('with an unknown settlement are served, listed and used, and marked', async () => {
     const { buyer, chain, get } = studio()
     const alice = buyer()
     chain.simulate('dropped')

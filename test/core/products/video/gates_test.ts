@@ -566,7 +566,7 @@ describe('the gates', () => {
     expect(gateways.on.requests).toEqual([])
   })
 
-  test('what is signed after the gates is checked again: a paid bad request is as free', async () => {
+  test('input is checked again after payment: a paid bad request is not charged', async () => {
     const { alice, requests, chain } = gatewayOf()
     const payment = alice.sign(await alice.ask({ prompt: 'a red fox' }, { path: GENERATIONS }))
     const { status } = await alice.buy({ prompt: 'a red fox', resolution: '4K' }, { path: GENERATIONS, payment })

@@ -193,7 +193,7 @@ const quote = async (rows: readonly VideoRow[], body: object) =>
   ).body
 
 describe('an override', () => {
-  test('of nothing changes nothing', () => {
+  test('without fields changes nothing', () => {
     expect(rowsWith()).toEqual([...videoRows])
     expect(rowsWith({ id: C1 })).toEqual([...videoRows])
   })
@@ -226,7 +226,7 @@ describe('an override', () => {
     expect((await quote(rowsWith({ id: C1, rates: { perMillionTokens: '1' } }), {})).price.amount).toBe('0.092098')
   })
 
-  test('that leaves a resolution without a rate, or says nonsense, is a mistake that names row and field', () => {
+  test('that leaves a resolution without a rate, or is malformed, is refused with its row and field', () => {
     const wrong: readonly [Omit<VideoOverride, 'id'>, string][] = [
       [{ resolutions: ['480p', '1080p'] }, `videos ${C1}.rates: none for 1080p`],
       [{ rates: { perSecondByResolution: { '480p': '1' } } }, `videos ${C1}.rates: none for 720p`],
@@ -304,7 +304,7 @@ describe('a redirection', () => {
     })
   })
 
-  test('to what is unknown, to itself, along a chain or to something dearer is a mistake (contract 21.11)', () => {
+  test('to an unknown model, to itself, to another redirection or to a more expensive model is refused (contract 21.11)', () => {
     expect(mistakes({ id: C1, redirect: 'nobody' })).toEqual([
       `videos ${C1}.redirect: there is no other row called nobody`,
     ])

@@ -270,7 +270,7 @@ async function polled(
 const done = inTurn({ kind: 'done', url: CLIP, seconds: 7.96, requestId: 'r-1' })
 
 describe('a poll', () => {
-  test('of a running job says how far it is (contract 12.44)', async () => {
+  test('of a running job reports its progress (contract 12.44)', async () => {
     const { status, body } = await polled(
       {},
       { pollUpstream: inTurn({ kind: 'running', status: 'in_progress', progress: 40 }) },
@@ -288,7 +288,7 @@ describe('a poll', () => {
     ])
   })
 
-  test('that finds the clip says what the contract says, and charges once (contract 12.1, 12.45)', async () => {
+  test('that finds the clip has every field of the contract, and charges once (contract 12.1, 12.45)', async () => {
     const { status, body, subject, payment, url } = await polled({}, { pollUpstream: done })
     expect(status).toBe(200)
     expect(body).toEqual({
@@ -314,7 +314,7 @@ describe('a poll', () => {
     expect(subject.chain.transfers.map(({ value }) => value)).toEqual([402_000n])
   })
 
-  test('of family E tells its tokens: the maker’s own count, else that of the formula (contract 12.45, 12.46)', async () => {
+  test('of family E reports its tokens: the maker’s count, otherwise that of the formula (contract 12.45, 12.46)', async () => {
     expect(
       (await polled({ model: E2 }, { pollUpstream: inTurn({ kind: 'done', url: CLIP, tokens: 108_900 }) })).body.usage,
     ).toEqual({ total_tokens: 108_900, token_source: 'upstream' })
@@ -592,7 +592,7 @@ describe('a job', () => {
   })
 })
 
-describe('what is remembered', () => {
+describe('stored fields', () => {
   test('survives JSON, and is all that looking and showing need', async () => {
     const catalog = contract()
     const order: VideoRequest = checkVideo(

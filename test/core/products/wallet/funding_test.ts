@@ -117,7 +117,7 @@ describe('a deposit', () => {
     expect([status, body.details[0].path, headers.has('payment-required')]).toEqual([400, path, false])
   })
 
-  test('of exactly the least and of the most are taken (contract 18.9)', async () => {
+  test('of exactly the minimum and of the maximum is taken (contract 18.9)', async () => {
     for (const amount of [2_000_000n, 10_000_000_000n]) {
       const { alice, send, order, chain } = counter()
       chain.fund(alice.wallet, 20_000_000_000n)
@@ -126,7 +126,7 @@ describe('a deposit', () => {
     }
   })
 
-  test('that another wallet has signed, to somebody else, or of another amount, is 400 and charges nothing (contract 18.12)', async () => {
+  test('signed by another wallet, to another recipient, or with another amount is 400, uncharged (contract 18.12)', async () => {
     const subject = counter()
     const bob = subject.buyer('bob')
     for (const deposit of [
@@ -150,7 +150,7 @@ describe('a deposit', () => {
     expect([status, body.error, moved(subject)]).toEqual([400, 'Deposit authorization invalid', []])
   })
 
-  test('to where the bridge does not take the deposits of this account is 403, and the same request buys nothing either (contract 18.10, 18.12)', async () => {
+  test('that the bridge does not accept is 403, and a resend buys nothing (contract 18.10, 18.12)', async () => {
     const subject = counter()
     const order = await subject.order({ recipient: '0x00000000000000000000000000000000000000aa' })
     for (let n = 0; n < 2; n++) {

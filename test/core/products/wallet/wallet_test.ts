@@ -59,14 +59,14 @@ describe('GET /api/v1/balance', () => {
     })
   })
 
-  test('of somebody who has nothing is nothing', async () => {
+  test('is 0 for an empty wallet', async () => {
     expect((await fixture().balance(`0x${'0'.repeat(40)}`)).body).toMatchObject({
       balance: '0.000000',
       base_units: '0',
     })
   })
 
-  test('is 400 with its path and message for what is no address, and nobody is asked (contract 18.3, 18.14)', async () => {
+  test('is 400 with path and message for a malformed address, before the chain is asked (contract 18.3, 18.14)', async () => {
     let requestCount = 0
     const { chain } = kit()
     const { get } = fixture({ ports: { chain: { ...chain, balance: async () => (requestCount++, usdc(0n)) } } })
@@ -162,7 +162,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     })
   })
 
-  test('of a wallet that never came is empty', async () => {
+  test('is empty for an unknown wallet', async () => {
     const { body } = await fixture().spent(`0x${'1'.repeat(40)}`)
     expect(body).toMatchObject({
       totals: { usd: '0.000000', calls: 0 },
@@ -228,7 +228,7 @@ describe('GET /api/v1/wallet/{address}/reconciliation', () => {
     expect(body.last_call_at).toBe(new Date(START - DAY).toISOString())
   })
 
-  test('is 400 for what is no address (contract 18.3)', async () => {
+  test('is 400 for a malformed address (contract 18.3)', async () => {
     const { spent } = fixture()
     for (const odd of ['alice', `0x${'1'.repeat(39)}`, '%20', '0x', encodeURIComponent(`0x${'1'.repeat(40)}/x`)])
       expect([odd, (await spent(odd)).status]).toEqual([odd, 400])

@@ -231,7 +231,7 @@ describe('a paid stream', () => {
     },
   )
 
-  test('that begins with white space passes it on with the first word, as it came', async () => {
+  test('forwards leading white space unchanged, with the first word', async () => {
     const pieces = [
       ROLE,
       deltaChunk({ content: ' \n' }),
@@ -247,7 +247,7 @@ describe('a paid stream', () => {
     expect([text.startsWith(pieces.join('')), chain.transfers.length]).toEqual([true, 1])
   })
 
-  test('that is over when its first word is told in its closing events tells them once', async () => {
+  test('whose first word is in its closing events forwards them once', async () => {
     const call = chunk({
       tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '{}' } }],
     })
@@ -261,7 +261,7 @@ describe('a paid stream', () => {
     expect([text.match(/functionCall/g)?.length, chain.transfers.length]).toEqual([1, 1])
   })
 
-  test('that sends more than four megabytes without a word is 503, and its upstream is left', async () => {
+  test('is 503 after four megabytes without a word, and its upstream is closed', async () => {
     let [reads, isCancelled] = [0, false]
     const pad = deltaChunk({ role: 'assistant', content: '' }, { pad: 'x'.repeat(1 << 20) })
     const stream = {

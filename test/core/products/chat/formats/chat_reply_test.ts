@@ -81,7 +81,7 @@ describe('an answer', () => {
     })
   })
 
-  test('of several choices keeps them all', async () => {
+  test('keeps every choice', async () => {
     const reply = await replyTo({
       choices: [
         { message: { content: 'a' }, finish_reason: 'stop' },
@@ -94,7 +94,7 @@ describe('an answer', () => {
     ])
   })
 
-  test('that the model declines is a 200, and is paid for (contract 6.30)', async () => {
+  test('with a refusal of the model is 200 and charged (contract 6.30)', async () => {
     const { alice, chain } = gatewayOf(async () => wholeAnswer({ content: '', finish: 'content_filter' }))
     const { status, body } = await alice.buy(ORDER, { path })
     expect([status, body.choices[0].finish_reason, body.choices[0].message.content, chain.transfers.length]).toEqual([
@@ -105,7 +105,7 @@ describe('an answer', () => {
     ])
   })
 
-  test('that was cut off at max_tokens says so', async () => {
+  test('that ends at max_tokens has finish_reason length', async () => {
     expect((await replyOf({ role: 'assistant', content: 'Hel' }, 'length')).finish_reason).toBe('length')
   })
 })
@@ -119,7 +119,7 @@ describe('reasoning', () => {
     })
   })
 
-  test('that a vendor calls otherwise is called reasoning_content', async () => {
+  test('is named reasoning_content, whatever the vendor calls it', async () => {
     expect((await replyOf({ content: 'Blue.', reasoning: 'Rayleigh.' })).message).toEqual({
       role: 'assistant',
       content: 'Blue.',
@@ -127,7 +127,7 @@ describe('reasoning', () => {
     })
   })
 
-  test('that there was none of is no member, empty or null as it came', async () => {
+  test('is left out if it is empty or null', async () => {
     for (const reasoning_content of ['', null, undefined])
       expect(
         (await replyOf({ content: 'Blue.', ...(reasoning_content !== undefined && { reasoning_content }) })).message,
@@ -420,7 +420,7 @@ describe('a fallback', () => {
     expect(named((await alice.ask(free, { path })).headers)).toEqual([null, null, null])
   })
 
-  test('of the whole free set is tried, each once, and then the last refusal is told', async () => {
+  test('tries each free model once, then returns the last refusal', async () => {
     const { alice, vendor } = gatewayOf(without(FREE_ROWS.map(({ id }) => id)))
     const answer = await alice.ask(free, { path })
     expect([answer.status, answer.body.code]).toEqual([503, 'MODEL_UNAVAILABLE'])
@@ -448,7 +448,7 @@ describe('a fallback', () => {
     }
   })
 
-  test('of a paid model is paid once at the quoted price, and answers where the model is full or too slow (contract 6.62)', async () => {
+  test('of a paid model answers if the model is full or too slow, once, at the quoted price (contract 6.62)', async () => {
     const flat = { ...ORDER, model: 'vendor-open/qwen3-235b' }
     const { alice, chain } = gatewayOf(without([flat.model]))
     const answer = await alice.buy(flat, { path })
@@ -497,7 +497,7 @@ describe('a fallback', () => {
       expect(windowOf(order.model)).toBeGreaterThanOrEqual(140_007 + (order.body.max_tokens as number))
   })
 
-  test('with a lower ceiling says what is left of max_tokens (contract 6.9)', async () => {
+  test('with a lower limit reports the lowered max_tokens (contract 6.9)', async () => {
     const [row] = chatRows.filter(({ id }) => id === 'vendor-d/chat-5.3')
     if (!row) throw new Error('no such row')
     const short = { ...row, id: 'mine/short', aliases: [], upstream: 'short', maxOutput: 50 }
@@ -547,7 +547,7 @@ describe('a fallback', () => {
     })
   })
 
-  test('that is emulated asks for JSON in words, and strips the fence of its answer', async () => {
+  test('without structured outputs asks for JSON in words, and strips the code fence of its answer', async () => {
     const [row] = chatRows.filter(({ id }) => id === 'vendor-d/chat-5.3')
     if (!row) throw new Error('no such row')
     const other = { ...row, id: 'mine/other', aliases: [], upstream: 'other', structured: 'emulated' } as const

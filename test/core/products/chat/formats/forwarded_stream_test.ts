@@ -81,7 +81,7 @@ const native: readonly (readonly [ChatFormat, readonly string[], last: number, u
   ['generate_content', CONTENTS, 0, { promptTokenCount: 3, candidatesTokenCount: 2 }],
 ]
 
-describe('what a reader pays for', () => {
+describe('content that a reader pays for', () => {
   const choices = (...deltas: readonly object[]) =>
     `data: ${JSON.stringify({ choices: deltas.map((delta, index) => ({ index, delta, finish_reason: null })) })}\n\n`
   test.each([
@@ -374,7 +374,7 @@ describe('watched() in chat', () => {
     ])
   })
 
-  test('a role and an empty text are no content; a finish without [DONE] is an end, [DONE] without a finish as well', async () => {
+  test('a role or an empty text is not content; a finish reason or [DONE] alone is an end', async () => {
     const silent = chat(chunk({ role: 'assistant', content: '' }), chunk({ content: null }), DONE)
     expect([(await heard(silent)).closing, silent.hasContent()]).toEqual([DONE, false])
     expect(await heard(chat(chunk({ content: 'hi' }), chunk({}, { finish: 'stop' })))).toMatchObject({

@@ -87,7 +87,7 @@ describe('a chat request for Gemini', () => {
     expect(signatures('gemini-2.5-pro')).toEqual([undefined, undefined])
   })
 
-  test('arguments that are no JSON are kept', () => {
+  test('keeps arguments that are not JSON', () => {
     const written = (text: string) => [
       { role: 'assistant', tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: text } }] },
     ]
@@ -401,13 +401,13 @@ describe('a stream', () => {
     ])
   })
 
-  test('of Gemini that says STOP in every event is believed at its end', () => {
+  test('of Gemini with STOP in every event ends with the last one', () => {
     const event = (text: string) => ({ candidates: [{ content: { parts: [{ text }] }, finishReason: 'STOP' }] })
     const chunks = read(rewritten(chatFromGenerateContentStream(FACTS), [event('a'), event('b')]))
     expect(chunks.map((chunk) => chunk.choices?.[0]?.finish_reason)).toEqual([null, null, 'stop', undefined])
   })
 
-  test('of a blocked prompt is an empty message', () => {
+  test('for a blocked prompt is an empty message', () => {
     const chunks = read(rewritten(chatFromGenerateContentStream(FACTS), [{ promptFeedback: { blockReason: 'OTHER' } }]))
     expect(chunks.map((chunk) => chunk.choices?.[0])).toMatchObject([
       { delta: { content: '' } },
@@ -416,7 +416,7 @@ describe('a stream', () => {
     ])
   })
 
-  test('of chat brings calls whole, in its last event, with the finish and the counts', () => {
+  test('of chat has whole tool calls in its last event, with the finish reason and the counts', () => {
     const events = read(rewritten(generateContentFromChatStream(FACTS), CHAT_STREAM))
     expect(events.map(({ candidates }) => candidates[0].content.parts)).toEqual([
       [{ text: 'Let me look.', thought: true }],
@@ -458,7 +458,7 @@ describe('a stream', () => {
   })
 })
 
-test('what is nested beyond any stack makes no translation throw, and what is long takes no quadratic time', () => {
+test('a translation of deeply nested input does not throw, and of long input is not quadratic', () => {
   for (const [open, close] of [
     ['[', ']'],
     ['{"items":', '}'],

@@ -524,7 +524,7 @@ describe('requests', () => {
     expect(ends.messages).toEqual([{ role: 'user', content: [{ type: 'text', text: 'x', cache_control: own }] }])
   })
 
-  test('what cannot be read is a fault that names the place', () => {
+  test('unreadable input is an error with its path', () => {
     const wrong: [() => unknown, string][] = [
       [() => chatFromMessages({}), 'messages'],
       [() => chatFromMessages({ messages: [1] }), 'messages[0]'],

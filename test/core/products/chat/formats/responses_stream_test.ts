@@ -262,7 +262,7 @@ describe('chatFromResponsesStream()', () => {
     expect(new Set(chunks.map(({ id }) => id))).toEqual(new Set(['chatcmpl-abc']))
   })
 
-  test('what comes whole and not in deltas is sent once', () => {
+  test('sends text once that came whole instead of in deltas', () => {
     const only = (response: Fields, names: readonly string[]) =>
       responseEvents(response)
         .filter((event) => names.some((name) => event.startsWith(`event: response.${name}\n`)))

@@ -249,7 +249,7 @@ describe('liveSearch()', () => {
     expect(liveSearch({ messages, search_parameters: { sources: ['x'] } }).tools).toEqual([{ type: 'x_search' }])
   })
 
-  test('what is over a limit is asked for in words', () => {
+  test('asks in words for options beyond a limit', () => {
     const allowed_websites = ['1.org', '2.org', '3.org', '4.org', '5.org', '6.org']
     const order = liveSearch({
       messages,

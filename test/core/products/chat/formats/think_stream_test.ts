@@ -40,7 +40,7 @@ test('a <think> block is moved to the reasoning wherever it is cut (contract 6.2
   }
 })
 
-test('what only looks like a tag is text, also as the last thing said', async () => {
+test('text that only looks like a tag stays text, at the end of a stream too', async () => {
   for (const text of ['a < b', 'a <thin', '<thinking>x', 'a <'])
     expect((await read([chunk({ content: text }), chunk({}, { finish: 'stop' }), DONE])).content).toBe(text)
 })
