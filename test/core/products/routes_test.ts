@@ -142,7 +142,8 @@ describe('a route, called without a wallet', () => {
     const found = router(gateway.endpoints).match(method, filled(path))
     if (found.kind !== 'found' && found.kind !== 'discover') throw new Error(`${method} ${path} is ${found.kind}`)
     const { endpoint } = found
-    const context = { catalog: catalog(), vendors: ports.vendors, countTokens: ports.countTokens }
+    const { vendors, countTokens, chain } = ports
+    const context = { catalog: catalog(), vendors, countTokens, families: chain.families }
     const trial = endpoint.kind === 'sold' ? await pricedTrial(endpoint, context) : trialOf(endpoint, context)
     const body = method === 'POST' ? JSON.stringify(trial.body ?? {}) : undefined
     const isOperators = price === 'operator only'
