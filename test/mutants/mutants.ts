@@ -17,7 +17,7 @@ export type Mutant = {
 export type Scope = Pick<Mutant, 'within' | 'by'>
 export type Mistake = readonly [name: string, find: string, put: string]
 
-const CORE: Scope = { within: ['core/payment', 'core/call'] }
+const CORE: Scope = { within: ['core/payment', 'core/identity', 'core/call'] }
 
 const mutant = (name: string, find: string, put: string): Mutant => ({ name, find, put, ...CORE })
 
