@@ -2,6 +2,7 @@
 import type { Catalog, Context } from './endpoint/offering.ts'
 import type { Mirror, Sold } from './endpoint/mod.ts'
 import type { Budget, InputParser } from './http/request_body.ts'
+import type { Json } from './lib/json.ts'
 import type { Limits, Window } from './http/rate_limit.ts'
 import type { SignedReplies } from './http/signed_replies.ts'
 import type { UnpaidWork } from './http/unpaid_work.ts'
@@ -10,7 +11,7 @@ import type { ActiveCalls } from './payment/active_calls.ts'
 import type { Controls } from './payment/control/controls.ts'
 import type { Offers } from './payment/offers.ts'
 import type { PrepaidCalls } from './payment/prepaid_calls.ts'
-import type { SettleContext } from './payment/settlement/paying.ts'
+import type { SettleContext } from './payment/settlement/context.ts'
 import type { Timeouts } from './payment/timeouts.ts'
 import type { NewWalletsLimit } from './payment/unpaid/new_wallets.ts'
 import type { NewWalletLimit, Ports } from './ports/mod.ts'
@@ -33,10 +34,24 @@ export type Engine = {
   readonly limits: EngineLimits
   /** How callers show who they are without paying: by the key of a poll URL, or by signing in. */
   readonly identity: { readonly pollUrls: PollUrls; readonly signIns: SignIns }
+  /** What this process delivers now. */
+  readonly deliveries: Deliveries
   /** Copies media to durable storage. */
   readonly mirror: Mirror
   /** Signs offers and receipts. Absent: they are not signed. */
   readonly signing?: SignedReplies | undefined
+}
+
+/** State of the deliveries that outlives a request. */
+export type Deliveries = {
+  /** Ends each active stream. */
+  readonly streams: Set<() => void>
+  /** Cancels background work, by call. */
+  readonly background: Map<string, AbortController>
+  /** Memory for orders on their way to the vendors of upstream jobs. */
+  readonly submissions: Budget
+  /** Compresses long results for storage, a few at a time. */
+  readonly compress: (made: Json) => Promise<Json>
 }
 
 /** What a gateway is called in the ledger, in replies and in URLs. */

@@ -40,11 +40,12 @@ import { withoutHints } from './x402/offer.ts'
 import { didDocument } from './x402/offer_receipt.ts'
 import { metered, NO_ENDPOINT, silent } from './ports/meter.ts'
 import { storageProbe } from './ports/storage_probe.ts'
-import { mirrors } from './call/media_mirror.ts'
+import { noDeliveries } from './call/delivery/deliveries.ts'
+import { mirrors } from './call/work/media_mirror.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { newId } from './lib/ids.ts'
 import { unpaidWork } from './http/unpaid_work.ts'
-import { paymentHeader, type RequestContext, requestContextOf } from './call/request_context.ts'
+import { paymentHeader, type RequestContext, requestContextOf } from './endpoint/request_context.ts'
 import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
 import { anyCallUrl } from './endpoint/replies.ts'
@@ -205,6 +206,7 @@ export function customGateway(setup: CustomSetup): Gateway {
       pollUrls: hashes,
       signIns: signIns({ storage, chain, clock, random: ports.random, hashes, timeouts }),
     },
+    deliveries: noDeliveries({ clock, maxUpload }),
     mirror: mirrors({
       ports,
       maxBytes: setup.maxMedia ?? 64 << 20,

@@ -38,9 +38,9 @@ import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Challenges } from './payment_required.ts'
 import { securePayment } from '../payment/settlement/secure_payment.ts'
 import type { Engine } from '../engine.ts'
-import type { OpenedCall } from './order.ts'
+import type { OpenedCall } from './work/opened_call.ts'
 import type { Polls } from './poll.ts'
-import type { RequestContext } from './request_context.ts'
+import type { RequestContext } from '../endpoint/request_context.ts'
 
 /** A validated and priced order. `asked` is its body as text; the fingerprint is computed from it. */
 export type PricedOrder = {

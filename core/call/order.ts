@@ -5,10 +5,9 @@ import { freeTierSpent } from '../http/rate_limit.ts'
 import { type Hold, isForm, parseForm, parseJson, readBody, readRaw, textFields } from '../http/request_body.ts'
 import type { Paid, Price, RequestHead, Sold, Streamed } from '../endpoint/mod.ts'
 import { clip } from '../lib/text.ts'
-import type { Authorization, Call } from '../ports/mod.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { Engine } from '../engine.ts'
-import { paymentHeader, type RequestContext } from './request_context.ts'
+import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
 
 /** A validated input and its price. */
 export type Quoted = { readonly input: unknown; readonly price: Price | 'free' }
@@ -18,24 +17,6 @@ export type Received = {
   readonly body: string | Uint8Array
   /** A promise only where parsing takes long. */
   value(): unknown
-}
-
-/** A call that has been opened and is ready for its work. */
-export type OpenedCall<Endpoint extends Sold = Sold> = {
-  readonly endpoint: Endpoint
-  readonly input: unknown
-  readonly call: Call
-  readonly authorization: Authorization
-  readonly requestContext: RequestContext
-  /** The operator's margin in its quote, in percent. */
-  readonly margin?: string | undefined
-  /**
-   * The wallet has never paid and may have no other such call open, or new wallets have much unpaid together: its
-   * stream is settled before any content is sent (contract 1.47, 1.95).
-   */
-  readonly settlesEarly?: boolean
-  /** What the buyer is told of its deposit where the work fails. */
-  readonly secured?: Readonly<Record<string, unknown>>
 }
 
 export type Orders = {

@@ -10,14 +10,15 @@ import { refusalHeaders } from '../x402/protocol.ts'
 import { paymentAcceptance } from './accept_payment.ts'
 import { challenges } from './payment_required.ts'
 import type { Engine } from '../engine.ts'
-import type { OpenedCall } from './order.ts'
-import { jobs } from './job.ts'
+import type { OpenedCall } from './work/opened_call.ts'
+import { cancelCall } from './delivery/background.ts'
+import { deliver, serveFree } from './delivery/deliver.ts'
+import { drainStreams } from './delivery/deliveries.ts'
+import { pollUpstream, type Seen } from './delivery/upstream_poll.ts'
 import { orders } from './order.ts'
 import { polls } from './poll.ts'
 import { refunds } from './refund/mod.ts'
-import { paymentHeader, type RequestContext } from './request_context.ts'
-import { streamedCalls } from './stream.ts'
-import { type UpstreamJobs, upstreamJobs } from './upstream_job.ts'
+import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
 
 export type CallHandlers = {
   handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
@@ -25,7 +26,7 @@ export type CallHandlers = {
   discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
   poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
   /** Polls the vendor of an upstream job. */
-  pollUpstream: UpstreamJobs['pollUpstream']
+  pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
   /** Cancels an unfinished call, which then costs nothing. False when it had already ended. */
   cancel(id: string, why: string): Promise<boolean>
   drain(): number
@@ -41,10 +42,7 @@ export function callHandlers(engine: Engine): CallHandlers {
   const { ports, settings, limits, offers: offering } = engine
   const { clock, meter = silent } = ports
   const { controls } = limits
-  const upstream = upstreamJobs(engine)
-  const made = jobs(engine, upstream)
-  const { poll, collect, recovery } = polls(engine, upstream)
-  const streamed = streamedCalls(engine)
+  const { poll, collect, recovery } = polls(engine)
   const { receive, check, unchecked, rationFree } = orders(engine)
   const { quote, demand, discover } = challenges(engine, { check, unchecked })
   const refundOf = refunds({ ports, timeouts: settings.timeouts, offering, pollUrls: engine.identity.pollUrls, demand })
@@ -54,9 +52,9 @@ export function callHandlers(engine: Engine): CallHandlers {
     handlePaid,
     discover: (endpoint, requestContext) => refundOf(endpoint, requestContext) ?? discover(endpoint, requestContext),
     poll,
-    pollUpstream: upstream.pollUpstream,
-    cancel: streamed.cancel,
-    drain: streamed.drain,
+    pollUpstream: (endpoint, call) => pollUpstream(engine, endpoint, call),
+    cancel: (id, why) => cancelCall(engine, id, why),
+    drain: () => drainStreams(engine),
   }
 
   async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
@@ -83,7 +81,7 @@ export function callHandlers(engine: Engine): CallHandlers {
           ? probed
           : check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
       const { input, price: listed } = checking instanceof Promise ? await checking : checking
-      if (listed === 'free') return await serveFree(endpoint, input, requestContext)
+      if (listed === 'free') return await serveFreeOrder(endpoint, input, requestContext)
       const price = priced(endpoint, listed, requestContext)
 
       // 3: the challenge.
@@ -127,20 +125,15 @@ export function callHandlers(engine: Engine): CallHandlers {
   }
 
   /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
-  async function serveFree(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
+  async function serveFreeOrder(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
     controls?.requireOpen()
     await rationFree(endpoint, requestContext)
-    return endpoint.delivery === 'stream'
-      ? await streamed.serveFree(endpoint, input, requestContext)
-      : await made.serveFree(endpoint, input, requestContext)
+    return await serveFree(engine, { endpoint, input, requestContext })
   }
 
-  async function serve({ endpoint, secured, ...working }: OpenedCall): Promise<Reply> {
+  async function serve({ secured, ...working }: OpenedCall): Promise<Reply> {
     try {
-      const reply =
-        endpoint.delivery === 'stream'
-          ? await streamed.serve({ ...working, endpoint })
-          : await made.serve({ ...working, endpoint })
+      const reply = await deliver(engine, working)
       const hasOutcome = reply.status < 400 || 'payment-response' in reply.headers
       return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call, secured) } }
     } catch (error) {

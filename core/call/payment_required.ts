@@ -11,7 +11,7 @@ import { usdc } from '../x402/money.ts'
 import type { Offer } from '../x402/protocol.ts'
 import type { Engine } from '../engine.ts'
 import type { Orders } from './order.ts'
-import { besideOf, paymentHeader, type RequestContext, resourceOf } from './request_context.ts'
+import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 
 /** The price, the offers, and the body fields that say why payment is required. `error` is a code of the scheme. */
 export type Demand = {

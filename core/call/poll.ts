@@ -2,9 +2,9 @@
  * Polls: report the state of a call to its wallet, and settle a finished one. Steps 4, 6, 11 and 12 for an existing
  * call.
  */
-import { type IsPaid, isPaid, results, storedOf } from './result.ts'
+import { hrefOn, paidReply, storedOf, unsettledReply } from './work/result_replies.ts'
 import { failIfOverdue } from '../payment/settlement/fail.ts'
-import type { Paying } from '../payment/settlement/paying.ts'
+import { isPaid, meaningOf, type Paid as IsPaid, type Paying } from '../payment/outcome.ts'
 import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { within } from '../lib/timers.ts'
@@ -12,7 +12,7 @@ import type { Polled, Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
 import type { Reply } from '../http/reply.ts'
 import { isForgotten } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
-import type { UpstreamJobs } from './upstream_job.ts'
+import { pollUpstream, upstreamFailure } from './delivery/upstream_poll.ts'
 import type { Engine } from '../engine.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
 import { wasHandedOut } from '../identity/proofs.ts'
@@ -21,7 +21,7 @@ import * as replies from '../endpoint/replies.ts'
 import { isSignedFor, type PollJudged, pollProofs } from './poll_proofs.ts'
 import { keyIn } from '../identity/poll_urls.ts'
 import { chargesUse, isSamePaymentMethod, withCorrected } from '../x402/offer.ts'
-import { besideOf, paymentHeader, proofOf, resourceOf, type RequestContext } from './request_context.ts'
+import { besideOf, paymentHeader, proofOf, resourceOf, type RequestContext } from '../endpoint/request_context.ts'
 import { decodePayment, type Offer, refusalHeaders } from '../x402/protocol.ts'
 
 export type Polls = {
@@ -64,7 +64,7 @@ type Showing = Pick<Collecting, 'running' | 'isOrder'> & {
 /** How long a poll waits to learn whether its result is still available. */
 const STANDS_MS = 10_000
 
-export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
+export function polls(engine: Engine): Polls {
   const { ports, money, offers: offering } = engine
   const { name, label } = engine.gateway
   const { timeouts } = engine.settings
@@ -72,7 +72,6 @@ export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
   const { pollUrls, signIns } = engine.identity
   const { storage, chain, clock, log } = ports
   const proofs = pollProofs(money, pollUrls)
-  const { result, servedUnsettled, hrefOn } = results(engine)
 
   return { poll, collect, recovery }
 
@@ -128,7 +127,7 @@ export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
     const running = (call: Call, fields: RunningFields = {}) =>
       runs(call, isRightful && !isKeyed ? { ...fields, poll_url: keyedUrl } : fields)
     const collected = async (call: Call, paid: IsPaid) =>
-      result({ endpoint, call, requestContext }, { stored: await storedOf(endpoint, call) }, paid)
+      paidReply(engine, { endpoint, call, requestContext }, { stored: await storedOf(endpoint, call), paid })
     const offers = offering.at({ amount: replies.dueOf(found), maxTimeoutSeconds: found.offer.maxTimeoutSeconds }, [
       found.offer,
     ])
@@ -210,14 +209,14 @@ export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
       by: isOrder ? 'reply' : 'poll',
     })
     const paying = await (isOrder ? knownWithin(timeouts.receiptMs, settling, ports) : settling)
-    if (isPaid(paying)) return result({ endpoint, call, requestContext }, { stored }, paying)
-    const isOver = paying.kind === 'unknown' && !paying.isElsewhere
-    if (isOver && isOrder && endpoint.delivery === 'inline')
-      return servedUnsettled({ endpoint, call, requestContext }, stored, 'unknown')
-    if (paying.kind === 'unknown') return running(call, { note: replies.CONFIRMING })
-    if (paying.kind === 'unresolved')
-      return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(requestContext) })
-    if (paying.kind === 'unavailable') return running(call, { note: replies.CHAIN_AWAY })
+    if (isPaid(paying)) return paidReply(engine, { endpoint, call, requestContext }, { stored, paid: paying })
+    const { reply } = meaningOf(paying, { moment: isOrder && endpoint.delivery === 'inline' ? 'resend' : 'poll' })
+    if (reply === 'pending')
+      return running(call, { note: paying.kind === 'unknown' ? replies.CONFIRMING : replies.CHAIN_AWAY })
+    if (reply === 'serve' && paying.kind !== 'unresolved' && endpoint.delivery === 'inline')
+      return unsettledReply(engine, { endpoint, call, requestContext }, { stored, why: paying.kind })
+    if (reply === 'serve')
+      return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(engine, requestContext) })
     // The payment cannot be verified, and only a fresh signature helps (contract 2.14).
     if (paying.kind === 'rejected') return correct(offer, paying)
     const refusal = (reason: string) => refusalHeaders({ reason, network: offer.network, payer })
@@ -275,7 +274,7 @@ export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
       return replies.failed(
         endpoint,
         call,
-        endpoint.delivery === 'upstream_job' ? await upstream.failure(call, now) : {},
+        endpoint.delivery === 'upstream_job' ? await upstreamFailure(storage, call, now) : {},
       )
     if (call.workStatus !== 'completed') return running(call, seen)
     return call.receipt ? collected(call, { kind: 'settled', receipt: call.receipt, now: false }) : { call }
@@ -291,7 +290,7 @@ export function polls(engine: Engine, upstream: UpstreamJobs): Polls {
     isOrder: boolean,
   ): Promise<{ call: Call } & RunningFields> {
     try {
-      const { call, progress, elapsedSeconds } = await upstream.pollUpstream(endpoint, known)
+      const { call, progress, elapsedSeconds } = await pollUpstream(engine, endpoint, known)
       return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
     } catch (error) {
       if (!isOrder && error instanceof ApiError && (error.code === 'RATE_LIMITED' || error.code === 'UPSTREAM_TIMEOUT'))

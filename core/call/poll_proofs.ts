@@ -3,10 +3,10 @@
  * evidence does not compile before it has its judge.
  */
 import { judgeProof, type Judged } from '../identity/proofs.ts'
-import type { SettleContext } from '../payment/settlement/paying.ts'
+import type { SettleContext } from '../payment/settlement/context.ts'
 import type { Authorization, Call, Identity } from '../ports/mod.ts'
 import type { PollUrls } from '../identity/poll_urls.ts'
-import { isTimely, type PollProof } from './request_context.ts'
+import { isTimely, type PollProof } from '../endpoint/request_context.ts'
 
 type Signers = Pick<Extract<Identity, { kind: 'known' }>, 'payer'>
 

@@ -2,7 +2,7 @@
  * Which authorizations prove a wallet (contract 1.41). A settlement publishes the whole authorization, so one that was
  * sent to a chain or a facilitator proves nothing: anyone who reads the chain can resend it.
  */
-import type { SettleContext } from '../payment/settlement/paying.ts'
+import type { SettleContext } from '../payment/settlement/context.ts'
 import { askFate } from '../payment/settlement/send.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'

@@ -224,31 +224,52 @@ const ofCore: readonly Mutant[] = [
   mutant('every poll is rightful', `let isRightful = isKeyed || isProven`, `let isRightful = true`),
   mutant(
     'a signed poll URL never ends',
-    `if (isOurs && Number(requestContext.query.get('exp')) * 1000 > now) return`,
+    `if (isOurs && Number(given.get('exp')) * 1000 > now) return`,
     `if (isOurs) return`,
   ),
 
   // ── delivering ────────────────────────────────────────────────────────────────────────────────────────────────────
   mutant(
     'who has left is charged',
-    `if (turn.isOver || requestContext.gone.aborted) return await complete(call, done.completion)`,
+    `if (turn.isOver || requestContext.gone.aborted) return await storeResult(engine, call, done.completion)`,
     ``,
   ),
   mutant(
+    'a hybrid call whose payment was refused is told to wait for it',
+    `const HYBRID: Readonly<Record<End, Row>> = { settled: SERVE, free: SERVE, refused: WITHHOLD,`,
+    `const HYBRID: Readonly<Record<End, Row>> = { settled: SERVE, free: SERVE, refused: PENDING,`,
+  ),
+  mutant(
     'an inline answer whose payment was refused is delivered',
-    `if (isPaid(paying)) return result(working, done, paying) if (paying.kind === 'unknown'`,
-    `if (paying.kind) return result(working, done, paying) if (paying.kind === 'unknown'`,
+    `free: SERVE, refused: WITHHOLD_IF_LOST,`,
+    `free: SERVE, refused: SERVE_UNPAID,`,
   ),
   mutant(
-    'a one shot whose payment was refused is delivered',
-    `if (isPaid(paying)) return result(working, done, paying) // An authorization`,
-    `if (paying.kind) return result(working, done, paying) // An authorization`,
+    'an inline answer that can never be paid is delivered',
+    `unavailable: SERVE_UNPAID, expired: WITHHOLD,`,
+    `unavailable: SERVE_UNPAID, expired: SERVE_UNPAID,`,
   ),
   mutant(
-    'a one shot that can never be paid is delivered',
-    `const isLost = paying.kind === 'unavailable' && authorization.expiresAt <= clock.now()`,
-    `const isLost = false`,
+    'an answer that can never be paid is not withheld',
+    `unavailable: SERVE_UNPAID, expired: WITHHOLD_UNPAID,`,
+    `unavailable: SERVE_UNPAID, expired: SERVE_UNPAID,`,
   ),
+  mutant(
+    'an answer whose payment was refused is not owed',
+    `const WITHHOLD_UNPAID: Row = { reply: 'withhold', note: 'unpaid' }`,
+    `const WITHHOLD_UNPAID: Row = { reply: 'withhold', note: 'none' }`,
+  ),
+  mutant(
+    'an answer whose payment is in doubt is not noted',
+    `const SERVE_UNPAID: Row = { reply: 'serve', note: 'unpaid' }`,
+    `const SERVE_UNPAID: Row = { reply: 'serve', note: 'none' }`,
+  ),
+  mutant(
+    'an expired authorization counts as one that may still pay',
+    `if (paying.kind === 'unavailable' && isExpired) return 'expired'`,
+    ``,
+  ),
+  mutant('a delivery does not note what is unpaid', `if (note === 'unpaid') await noteUnpaid(engine, call)`, ``),
 
   // ── secondary payments ────────────────────────────────────────────────────────────────────────────────────────────
   mutant('a wallet pays for another', `if (payer !== call.payer)`, `if (false)`),

@@ -1,7 +1,8 @@
 /** Stores the result of a call that moves no money now: a free one, or one that a poll pays for. */
 import type { Call } from '../../ports/mod.ts'
 import { takenBack } from '../active_calls.ts'
-import type { Completion, Paying, SettleContext } from './paying.ts'
+import type { Paying } from '../outcome.ts'
+import type { Completion, SettleContext } from './context.ts'
 
 /** Completes a free call. Its authorization proves the wallet: it stays bound to the call and is never sent. */
 export async function completeFree(

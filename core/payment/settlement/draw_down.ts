@@ -1,6 +1,7 @@
 /** Settles a prepaid call by one change of a record, stored together with the call. */
 import type { Authorization, Call, Recorded } from '../../ports/mod.ts'
-import type { Completion, Paying, SettleContext } from './paying.ts'
+import type { Paying } from '../outcome.ts'
+import type { Completion, SettleContext } from './context.ts'
 import { noteSettled } from './record.ts'
 import { chargeFor } from './send.ts'
 

@@ -1,6 +1,6 @@
 /** Reconciles settlements whose outcome is unknown. */
 import type { Call } from '../../ports/mod.ts'
-import type { SettleContext } from './paying.ts'
+import type { SettleContext } from './context.ts'
 import { record } from './record.ts'
 import { MAX_PAUSE_MS, MIN_PAUSE_MS, retries, retryOf } from './retries.ts'
 import { spend } from './send.ts'

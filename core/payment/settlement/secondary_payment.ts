@@ -4,7 +4,7 @@
  * between the two payments neither loses nor repeats one.
  */
 import { abandon, failIfOverdue } from './fail.ts'
-import type { SettleContext } from './paying.ts'
+import { meaningOf, reasonOf } from '../outcome.ts'
 import { settleCall } from './settle.ts'
 import { noteUnpaidCall, unpaidCallOf } from '../unpaid/unpaid_calls.ts'
 import { capOf, overText } from '../exposure.ts'
@@ -14,7 +14,7 @@ import type { Timeouts } from '../timeouts.ts'
 import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Authorization, Call, NewWalletLimit, Ports, Storage } from '../../ports/mod.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, Storage, Verdict } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'
 import { anyCallUrl, cannotVerify } from '../../endpoint/replies.ts'
 import { newId } from '../../lib/ids.ts'
@@ -28,9 +28,7 @@ export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** The call that a settled or pending second authorization belongs to now, when that is no longer the original one. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
-type SecondaryOffer = To & { readonly signal: AbortSignal }
-
-/** What second authorizations need of their gateway. */
+/** What second authorizations need of their engine. */
 export type SecondaryContext = {
   readonly gateway: { readonly name: string; readonly basePath: string; readonly workerId: string }
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
@@ -40,130 +38,157 @@ export type SecondaryContext = {
   readonly identity: { readonly pollUrls: { keyOf(id: string): Promise<string> } }
 }
 
-export function secondaryPayments(
-  engine: SecondaryContext,
-): (call: Call, payment: Payment, offer: SecondaryOffer) => Promise<SecondaryPayment> {
-  const { storage, chain, clock, log } = engine.ports
-  const { name: gateway, basePath, workerId } = engine.gateway
-  const { timeouts, newWallet } = engine.settings
-  const { pollUrls } = engine.identity
-  const activeCalls = engine.calls.active
-  const money: SettleContext = { storage, chain, clock, log, timeouts }
+type SecondaryOutcome = Awaited<ReturnType<Extract<SecondaryPayment, { kind: 'ready' }>['settle']>>
 
-  return async function paySecondary(call, payment, { name, payTo, amount, maxTimeoutSeconds, signal }) {
-    const offers = engine.offers
-      .at({ amount, maxTimeoutSeconds })
-      .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
-    if (offers.length === 0)
-      throw new ApiError('NOT_CONFIGURED', {
-        message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
-      })
-    const identified = await engine.offers.identify(payment, offers)
-    if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
-    if (identified.kind === 'refused') return identified
-    const { payer, key, expiresAt, offer } = identified
-    const asset = balanceKeyOf(identified)
-    if (payer !== call.payer)
-      return refused(`it is signed by ${payer}, but the payment of this request is signed by ${call.payer}`)
-    const unpaid = await unpaidCallOf(storage, call, clock.now())
-    if (unpaid) throw unpaidCallError(unpaid, { key: await pollUrls.keyOf(unpaid.id), basePath })
+/** What is paid, to whom, and with which authorization. */
+type Request = To & { readonly payment: Payment; readonly signal: AbortSignal }
 
-    const known = await storage.callOf(key, clock.now())
-    if (known) {
-      const isOurs =
-        known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
-      if (!isOurs || !(await isLeft(known))) return used(known)
-      return {
-        kind: 'ready',
-        settle: async () =>
-          (await take(known)) ? await settled(known, { key, payer, payment, offer, expiresAt }) : used(known),
-      }
-    }
-    const verdict = await engine.offers.verify(payment, offer)
-    if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
-    if (verdict.kind === 'refused')
-      return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
-    return { kind: 'ready', settle: begin }
+/** An authorization that its wallet has signed for the work of `call`. */
+type SecondPayment = {
+  readonly call: Call
+  readonly to: Request
+  readonly asset: string
+  readonly authorization: Authorization
+}
 
-    async function begin() {
-      const now = clock.now()
-      const authorization: Authorization = { key, payer, payment, offer, expiresAt }
-      const fresh = {
-        id: newId(engine.ports.random),
-        gateway,
-        endpoint: name,
-        payer,
-        asset,
-        quote: amount,
-        offer,
-        fingerprint: call.fingerprint,
-        model: null,
-        request: { parent: call.id },
-        createdAt: now,
-        workerId,
-        expiresAt: now + SECONDARY_RETENTION_MS,
-      }
-      const cap = verdict.kind === 'valid' ? capOf(verdict) : undefined
-      const opened = await storage.openCall(fresh, authorization, {
-        now,
-        until: now + timeouts.workLeaseMs,
-        ...(cap && { cap }),
-      })
-      if (opened.kind === 'replayed') return used(opened.call)
-      if (opened.kind === 'over') return { ...refused(overText(opened, newWallet)), code: 'PAYMENT_UNFUNDED' as const }
-      return await settled(opened.call, authorization).catch((error) =>
-        abandon(storage, opened.call, { error, now: clock.now() }),
-      )
-    }
+export async function paySecondary(context: SecondaryContext, call: Call, to: Request): Promise<SecondaryPayment> {
+  const { gateway, ports, offers: offering, identity } = context
+  const { storage, clock } = ports
+  const { payment, amount, maxTimeoutSeconds, payTo } = to
+  const offers = offering
+    .at({ amount, maxTimeoutSeconds })
+    .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+  if (offers.length === 0)
+    throw new ApiError('NOT_CONFIGURED', {
+      message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
+    })
+  const identified = await offering.identify(payment, offers)
+  if (identified.kind === 'unavailable') throw cannotVerify(identified.reason)
+  if (identified.kind === 'refused') return identified
+  const { payer, key, expiresAt, offer } = identified
+  if (payer !== call.payer)
+    return refused(`it is signed by ${payer}, but the payment of this request is signed by ${call.payer}`)
+  const unpaid = await unpaidCallOf(storage, call, clock.now())
+  if (unpaid)
+    throw unpaidCallError(unpaid, { key: await identity.pollUrls.keyOf(unpaid.id), basePath: gateway.basePath })
 
-    /** Its result only records that it was sent. An unknown outcome is checked until it is known. */
-    async function settled(own: Call, authorization: Authorization) {
-      for (;;) {
-        signal.throwIfAborted()
-        const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
-        const paying = await settleCall(money, own, authorization, {
-          completion,
-          retainUntil: clock.now() + SECONDARY_RETENTION_MS,
-        })
-        if (paying.kind === 'settled') {
-          await noteUnpaidCall({ storage, log }, call, {
-            now: clock.now(),
-            until: clock.now() + timeouts.unpaidBlockMs,
-          })
-          return { kind: 'settled' as const, receipt: paying.receipt }
-        }
-        if (paying.kind === 'refused' || paying.kind === 'rejected' || paying.kind === 'unavailable')
-          return refused(paying.reason)
-        if (paying.kind === 'replayed') return used(paying.call)
-        await clock.wait(RETRY_EVERY_MS, signal)
-      }
-    }
+  const authorization = { key, payer, payment, offer, expiresAt }
+  const second: SecondPayment = { call, to, asset: balanceKeyOf(identified), authorization }
+  const known = await storage.callOf(key, clock.now())
+  if (known) return await payWithKnown(context, second, known)
+  const verdict = await offering.verify(payment, offer)
+  if (verdict.kind === 'unavailable') throw cannotVerify(verdict.reason)
+  if (verdict.kind === 'refused')
+    return verdict.code === 'PAYMENT_REPLAY' ? { kind: 'used', transaction: null } : verdict
+  return { kind: 'ready', settle: () => payWithNew(context, second, verdict) }
+}
 
-    /** Whether it is free to use: the call that brought it has failed. */
-    async function isLeft(known: Call): Promise<boolean> {
-      const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
-      if (parent?.id === call.id) return true
-      return (
-        parent !== undefined &&
-        (await failIfOverdue(storage, parent, { now: clock.now(), timeouts, activeCalls })).workStatus === 'failed'
-      )
-    }
-
-    /** Assigns it to this call. False when a concurrent call was first. */
-    async function take(known: Call): Promise<boolean> {
-      const now = clock.now()
-      const record = {
-        id: known.id,
-        owner: known.payer,
-        data: { parent: call.id },
-        expiresAt: now + SECONDARY_RETENTION_MS,
-      }
-      const stored = await TAKEN.get(storage, known.id, now)
-      if (!(await isLeft(known))) return false
-      const isTaken = stored ? await TAKEN.move(storage, stored, record, now) : await TAKEN.put(storage, record, now)
-      return isTaken !== undefined
-    }
+/** The authorization came before, with this request or with one that has failed. */
+async function payWithKnown(context: SecondaryContext, second: SecondPayment, known: Call): Promise<SecondaryPayment> {
+  const { name, amount, payTo } = second.to
+  const isOurs =
+    known.endpoint === name && known.quote === amount && known.offer.payTo.toLowerCase() === payTo.toLowerCase()
+  if (!isOurs || !(await isLeft(context, second.call, known))) return used(known)
+  return {
+    kind: 'ready',
+    settle: async () =>
+      (await take(context, second.call, known)) ? await settled(context, second, known) : used(known),
   }
+}
+
+async function payWithNew(
+  context: SecondaryContext,
+  second: SecondPayment,
+  verdict: Extract<Verdict, { kind: 'valid' }>,
+): Promise<SecondaryOutcome> {
+  const { gateway, ports, settings } = context
+  const { storage, clock, random } = ports
+  const { call, to, asset, authorization } = second
+  const now = clock.now()
+  const fresh = {
+    id: newId(random),
+    gateway: gateway.name,
+    endpoint: to.name,
+    payer: authorization.payer,
+    asset,
+    quote: to.amount,
+    offer: authorization.offer,
+    fingerprint: call.fingerprint,
+    model: null,
+    request: { parent: call.id },
+    createdAt: now,
+    workerId: gateway.workerId,
+    expiresAt: now + SECONDARY_RETENTION_MS,
+  }
+  const cap = capOf(verdict)
+  const opened = await storage.openCall(fresh, authorization, {
+    now,
+    until: now + settings.timeouts.workLeaseMs,
+    ...(cap && { cap }),
+  })
+  if (opened.kind === 'replayed') return used(opened.call)
+  if (opened.kind === 'over')
+    return { ...refused(overText(opened, settings.newWallet)), code: 'PAYMENT_UNFUNDED' as const }
+  return await settled(context, second, opened.call).catch((error) =>
+    abandon(storage, opened.call, { error, now: clock.now() }),
+  )
+}
+
+/** Its result only records that it was sent. An unknown outcome is checked until it is known. */
+async function settled(
+  { ports, settings: { timeouts } }: SecondaryContext,
+  { call, to: { signal }, authorization }: SecondPayment,
+  own: Call,
+): Promise<SecondaryOutcome> {
+  const { storage, chain, clock, log } = ports
+  for (;;) {
+    signal.throwIfAborted()
+    const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
+    const paying = await settleCall({ storage, chain, clock, log, timeouts }, own, authorization, {
+      completion,
+      retainUntil: clock.now() + SECONDARY_RETENTION_MS,
+    })
+    const { reply, note } = meaningOf(paying, { moment: 'second_payment' })
+    if (note === 'unpaid') {
+      const now = clock.now()
+      await noteUnpaidCall({ storage, log }, call, { now, until: now + timeouts.unpaidBlockMs })
+    }
+    if (paying.kind === 'settled') return { kind: 'settled', receipt: paying.receipt }
+    if (reply === 'withhold' && paying.kind === 'replayed') return used(paying.call)
+    if (reply === 'withhold' && paying.kind !== 'free') return refused(reasonOf(paying))
+    await clock.wait(RETRY_EVERY_MS, signal)
+  }
+}
+
+/** Whether a known authorization is free to use: the call that brought it has failed. */
+async function isLeft(context: SecondaryContext, call: Call, known: Call): Promise<boolean> {
+  const { storage, clock } = context.ports
+  const parent = await storage.getCall(await parentOf(storage, known, clock.now()))
+  if (parent?.id === call.id) return true
+  if (parent === undefined) return false
+  const { timeouts } = context.settings
+  const current = await failIfOverdue(storage, parent, {
+    now: clock.now(),
+    timeouts,
+    activeCalls: context.calls.active,
+  })
+  return current.workStatus === 'failed'
+}
+
+/** Assigns a known authorization to this call. False when a concurrent call was first. */
+async function take(context: SecondaryContext, call: Call, known: Call): Promise<boolean> {
+  const { storage, clock } = context.ports
+  const now = clock.now()
+  const record = {
+    id: known.id,
+    owner: known.payer,
+    data: { parent: call.id },
+    expiresAt: now + SECONDARY_RETENTION_MS,
+  }
+  const stored = await TAKEN.get(storage, known.id, now)
+  if (!(await isLeft(context, call, known))) return false
+  const isTaken = stored ? await TAKEN.move(storage, stored, record, now) : await TAKEN.put(storage, record, now)
+  return isTaken !== undefined
 }
 
 /**

@@ -4,7 +4,7 @@ import type { Authorization, PaymentCode, Settlement } from '../../ports/mod.ts'
 import { parseAtomic, type Usdc } from '../../x402/money.ts'
 import { chargesUse, isCumulative } from '../../x402/offer.ts'
 import type { Offer, Receipt } from '../../x402/protocol.ts'
-import type { SettleContext } from './paying.ts'
+import type { SettleContext } from './context.ts'
 
 /**
  * `isUnsent`: this attempt sent nothing. `isRefused`: the chain refuses it as it stands, which is its payer's doing.

@@ -4,7 +4,7 @@ import { PIXEL } from '../../../adapters/providers/scripted/images.ts'
 import type { OpenMedia } from '../../../core/endpoint/mod.ts'
 import { type MediaStream, NoMedia, type Objects, type Vendors } from '../../../core/mod.ts'
 import { isObjectKey } from '../../../core/ports/objects.ts'
-import { mirrors } from '../../../core/call/media_mirror.ts'
+import { mirrors } from '../../../core/call/work/media_mirror.ts'
 import { countingRandom, START, testClock, testLog } from '../../kit.ts'
 
 const never: Vendors['media'] = () => Promise.reject(new Error('not to be fetched'))

@@ -1,11 +1,11 @@
 /** Copies a vendor's short-lived or inline media to durable storage. */
-import { within } from '../lib/timers.ts'
-import type { Hosted, Mirror, OpenMedia } from '../endpoint/mod.ts'
-import { decodeDataUri } from '../lib/base64.ts'
-import type { Ports } from '../ports/mod.ts'
-import { newSecret } from '../lib/ids.ts'
-import { type ConcurrencyLimiter, concurrencyLimiter } from '../lib/limiter.ts'
-import { type MediaStream, NoMedia } from '../ports/vendors/media.ts'
+import { within } from '../../lib/timers.ts'
+import type { Hosted, Mirror, OpenMedia } from '../../endpoint/mod.ts'
+import { decodeDataUri } from '../../lib/base64.ts'
+import type { Ports } from '../../ports/mod.ts'
+import { newSecret } from '../../lib/ids.ts'
+import { type ConcurrencyLimiter, concurrencyLimiter } from '../../lib/limiter.ts'
+import { type MediaStream, NoMedia } from '../../ports/vendors/media.ts'
 
 /** File extension by media type. Other types are passed through as links and never hosted under our origin. */
 const EXTENSIONS: Readonly<Record<string, string>> = {

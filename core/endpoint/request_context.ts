@@ -1,6 +1,6 @@
 /** The payment side of a request: its header, the offer that it matches, and whether its caller is still connected. */
-import type { Caller } from '../endpoint/gateway.ts'
-import type { Free, JobDescription, Sold } from '../endpoint/mod.ts'
+import type { Caller } from './gateway.ts'
+import type { Free, JobDescription, Sold } from './mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { RequestUrl } from '../http/request_url.ts'
 import type { Proof } from '../ports/mod.ts'

@@ -1,0 +1,56 @@
+/** What the end of a settlement means for an answer that was made, and what its reader is told of it. */
+import type { Engine } from '../../engine.ts'
+import * as replies from '../../endpoint/replies.ts'
+import { type Meaning, meaningOf, type Paying, reasonOf } from '../../payment/outcome.ts'
+import { noteUnpaidCall } from '../../payment/unpaid/unpaid_calls.ts'
+import type { Call } from '../../ports/mod.ts'
+import { receiptHeaders } from '../../x402/protocol.ts'
+import type { OpenedCall } from '../work/opened_call.ts'
+
+/** What the reader of an answer is charged. `unknown`: the settlement was sent and not confirmed in time. */
+export type Charge = 'none' | 'settled' | 'unknown'
+
+/** Payment outcome of an answer, as its headers or its last comment report it. */
+export type AnswerPayment = {
+  readonly headers: Readonly<Record<string, string>>
+  readonly isRefused: boolean
+  readonly charge: Charge
+  readonly reason?: string
+}
+
+/** What the buyer has of an answer when it is settled. */
+export type Delivered = 'whole' | 'streamed' | 'unread'
+
+/** What the end of the settlement means for the answer. Records what its wallet owes. */
+export async function judged(
+  engine: Engine,
+  { call, authorization }: OpenedCall,
+  { paying, delivered }: { readonly paying: Paying; readonly delivered: Delivered },
+): Promise<AnswerPayment> {
+  const { clock, log, storage } = engine.ports
+  const now = clock.now()
+  const isExpired = authorization.expiresAt <= now
+  const meaning = meaningOf(paying, { moment: delivered === 'unread' ? 'background' : 'answer', isExpired })
+  if (meaning.note === 'unpaid') {
+    const what = delivered === 'whole' ? 'made' : 'delivered'
+    if (meaning.reply === 'withhold' && paying.kind !== 'unavailable')
+      log.warn(`an answer was ${what}, and its payment refused; its wallet gets no more until it is paid`, {
+        call: call.id,
+        payer: call.payer,
+      })
+    await noteUnpaidCall({ storage, log }, call, { now, until: now + engine.settings.timeouts.unpaidBlockMs })
+  }
+  return answerPayment(call, paying, meaning)
+}
+
+function answerPayment(call: Call, paying: Paying, { reply }: Meaning): AnswerPayment {
+  if (paying.kind === 'settled') {
+    const headers = { ...receiptHeaders(paying.receipt), ...replies.chargeHeaders(call, paying.receipt) }
+    return { headers, isRefused: false, charge: 'settled' }
+  }
+  if (paying.kind === 'free') return { headers: {}, isRefused: false, charge: 'none' }
+  if (reply !== 'withhold')
+    return { headers: replies.unsettledHeaders(paying.kind), isRefused: false, charge: 'unknown' }
+  const headers = replies.unsettledHeaders(paying.kind === 'unavailable' ? paying.kind : 'refused')
+  return { headers, isRefused: true, charge: 'none', reason: reasonOf(paying) }
+}

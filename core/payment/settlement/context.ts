@@ -1,0 +1,37 @@
+/** What a settlement is given. */
+import type { Clock } from '../../lib/clock.ts'
+import type { Json } from '../../lib/json.ts'
+import type { Chain, Log, SettledBy, Storage, Usage } from '../../ports/mod.ts'
+import type { Meter } from '../../ports/meter.ts'
+import type { Usdc } from '../../x402/money.ts'
+import type { PrepaidCalls } from '../prepaid_calls.ts'
+import type { Timeouts } from '../timeouts.ts'
+
+export type SettleContext = {
+  readonly storage: Storage
+  readonly chain: Chain
+  readonly clock: Clock
+  readonly log: Log
+  readonly meter?: Meter | undefined
+  readonly timeouts: Timeouts
+  readonly prepaid?: PrepaidCalls | undefined
+}
+
+/** `charge` is given where the call's offer is charged by use, and something else than the whole quote is due. */
+export type Completion = {
+  readonly result: Json
+  readonly expiresAt: number
+  readonly usage?: Usage | null
+  readonly charge?: Usdc
+}
+
+/**
+ * `retainUntil`: when a settled call's result is deleted. `isDelivered`: the buyer has the result, so what could not be
+ * sent is retried later. `by` is noted in the ledger: by default the reply to the order.
+ */
+export type Settling = {
+  readonly completion?: Completion
+  readonly retainUntil: number
+  readonly isDelivered?: boolean
+  readonly by?: SettledBy
+}
