@@ -21,8 +21,8 @@ const PAYING: Readonly<Record<End, Paying>> = {
 }
 
 /**
- * `+` is noted as unpaid; `?` only where the authorization has expired or the work has cost the operator. Every cell was
- * read off the code that decided it before there was a table.
+ * `+` is noted as unpaid; `?` only where the authorization has expired or the work has cost the operator. Every cell
+ * was read off the code that decided it before there was a table.
  */
 const CELLS = `
                 inline     hybrid    answer     background  poll      resend    second_payment
