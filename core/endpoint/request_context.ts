@@ -17,7 +17,7 @@ export type RequestContext = {
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
-  /** What its payment header says, decoded once; undefined without one. */
+  /** The decoded payment header; undefined without one. */
   readonly payment: Decoded | undefined
   /** Client address for rate limits. */
   readonly ip: string

@@ -5,15 +5,22 @@ import { memoryObjects } from '../../../../adapters/objects/memory.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { noDeliveries } from '../../../../core/call/delivery/deliveries.ts'
 import type { OpenedCall } from '../../../../core/call/work/opened_call.ts'
-import type { Answer, AnswerStream, Paid, Sold, Streamed } from '../../../../core/endpoint/mod.ts'
-import { paid, type PaidFields, streamed } from '../../../../core/endpoint/mod.ts'
+import {
+  type Answer,
+  type AnswerStream,
+  type Paid,
+  paid,
+  type PaidFields,
+  type Sold,
+  type Streamed,
+  streamed,
+} from '../../../../core/endpoint/mod.ts'
 import type { Engine } from '../../../../core/engine.ts'
 import type { Reply } from '../../../../core/http/reply.ts'
 import { type Call, type Ports, timeouts, usdc } from '../../../../core/mod.ts'
 import { pollUrls } from '../../../../core/identity/poll_urls.ts'
 import { activeCalls } from '../../../../core/payment/active_calls.ts'
-import { offersOf } from '../../../../core/payment/offers.ts'
-import { balanceKeyOf } from '../../../../core/payment/offers.ts'
+import { balanceKeyOf, offersOf } from '../../../../core/payment/offers.ts'
 import { blockOf } from '../../../../core/payment/unpaid/unpaid_calls.ts'
 import { countingRandom, testClock, testLog } from '../../../kit.ts'
 

@@ -64,10 +64,10 @@ test('ends every stream that is open, and settles what was delivered', async () 
   const later = door()
   const answer = texts('data: 1\n\n', 'data: 2\n\n')
   const { next } = answer.stream
-  let asked = 0
+  let reads = 0
   const stream = {
     ...answer.stream,
-    next: async () => (asked++ > 0 ? (await later.passed, await next()) : await next()),
+    next: async () => (reads++ > 0 ? (await later.passed, await next()) : await next()),
   }
   const reply = await deliverStream(engine, await open(answering(async () => ({ ...answer, stream }))))
   const reader = (reply.body as ReadableStream<Uint8Array>).getReader()
