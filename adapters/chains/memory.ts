@@ -1,5 +1,6 @@
 import type { CallOptions } from './results.ts'
-import { evmFamily } from './evm/family.ts'
+import { familyOf } from '../../core/ports/chain_family.ts'
+import { evmFamily, families } from './families.ts'
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../core/lib/checksum.ts'
@@ -318,7 +319,7 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     settle,
     fate,
     balance,
-    families: [evmFamily],
+    families: [familyOf(families, network) ?? evmFamily],
     transfers,
     wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
     fund(who, amount) {
