@@ -30,7 +30,7 @@ export type AppOptions = {
   readonly track?: (peer: Address) => (reply: { readonly isStream: boolean }) => void
   /** Whether responses ask to close their connection, because the process stops. */
   readonly isClosing?: () => boolean
-  /** What GET /devnet returns; absent with real money. */
+  /** Body of GET /devnet; absent with real money. */
   readonly devnet?: (origin: string) => unknown
   /** Whether a devnet has keys of vendors: then it serves nobody who comes from elsewhere, or through a proxy. */
   readonly isKeyed?: boolean

@@ -71,7 +71,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
   }
 }
 
-/** What no other part of the process logs, so it is looked at without a webhook too. */
+/** Conditions that no other part of the process logs, so they are checked without a webhook too. */
 const LOGGED = ['settlements', 'objects']
 
 /** Posts alerts to the operator's webhook, if there is one. */

@@ -18,7 +18,7 @@ export type MaintenanceOptions = {
   readonly objects: Objects
   /** Where old ledger rows are moved; undefined where they are not. */
   readonly archive?: Objects | undefined
-  /** What is deleted, and when; the same as the gateways have. */
+  /** Lifetimes of stored data; the same as the gateways have. */
   readonly retention: Retention
   readonly clock: Clock
   readonly log: Log

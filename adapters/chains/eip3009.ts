@@ -68,7 +68,7 @@ export function signatureProblem(signature: Hex): string | undefined {
   return undefined
 }
 
-/** What an account signs for a text (EIP-191). */
+/** Digest that an account signs for a text (EIP-191). */
 export function textDigest(text: string): Hex {
   const bytes = utf8ToBytes(text)
   return `0x${keccak(concatBytes(utf8ToBytes(`\x19Ethereum Signed Message:\n${bytes.length}`), bytes))}`

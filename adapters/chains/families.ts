@@ -7,7 +7,7 @@ export { evmFamily, solanaFamily }
 
 export const families: readonly ChainFamily[] = [evmFamily, solanaFamily]
 
-/** What is known of a network in CAIP-2. */
+/** Facts of a network, by its CAIP-2 id. */
 export const networkFacts = (network: string | undefined): NetworkFacts | undefined =>
   network === undefined
     ? undefined

@@ -18,7 +18,7 @@ export type MemoryChainOptions = {
   readonly asset?: string
   readonly payTo?: string
   readonly domain?: { readonly name: string; readonly version: string }
-  /** What it sells by, preferred first. Default: `exact` only. */
+  /** Schemes that it accepts, preferred first. Default: `exact` only. */
   readonly schemes?: readonly ('exact' | 'upto')[]
   /** Awaited before each question that would leave the machine: tests use it to block, fail or count. */
   readonly before?: (question: 'verify' | 'settle' | 'fate' | 'balance') => Promise<void> | void
@@ -35,7 +35,7 @@ export type MemoryTransfer = {
   readonly value: bigint
 }
 
-/** What to sign, beyond the offer. Times are the authorization's, in seconds; `now` is in milliseconds. */
+/** Fields to sign besides the offer. Times are the authorization's, in seconds; `now` is in milliseconds. */
 export type SignOptions = {
   readonly from: string
   readonly now: number

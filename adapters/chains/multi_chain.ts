@@ -117,7 +117,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
   }
 }
 
-/** What distinguishes the offers of one gateway; prices, times and recipients do not. */
+/** Key that tells the offers of one gateway apart. Prices, times and recipients are not part of it. */
 function offerKey({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
   return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
 }

@@ -1,6 +1,6 @@
 /**
- * What a gateway does by itself while it runs: renews leases, fails lost calls, settles what is in doubt, deletes what
- * has expired, and keeps its chain open; and how it ends.
+ * Tasks of a running gateway: it renews leases, fails lost calls, settles what is in doubt, deletes what has expired,
+ * and keeps its chain open. Then how it stops.
  */
 import type { StopOptions } from '../endpoint/gateway_info.ts'
 import { within } from '../lib/timers.ts'

@@ -132,7 +132,7 @@ export type ClaimAnswer =
 /** The error of a call whose process went away, as the buyer reads it. */
 export const LOST = 'The work was lost when the server stopped. Nothing was charged.'
 
-/** The worker id of a call whose work runs at the vendor. It is no process, so the call survives restarts. */
+/** The worker id of a call whose work runs at the vendor. No process owns it, so the call survives restarts. */
 export const UPSTREAM_JOB = 'upstream'
 
 // ── opening ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -454,8 +454,8 @@ export function patchOf(patch: CallPatch): RowPatch {
 }
 
 /**
- * What `prune` does with a call. A settled call past its retention is emptied: its ledger columns stay. An unsettled
- * one is deleted once all its authorizations have expired or are free. One whose payment is in doubt stays.
+ * Action of `prune` on a call. A settled call past its retention is emptied: its ledger columns stay. An unsettled one
+ * is deleted once all its authorizations have expired or are free. One whose payment is in doubt stays.
  */
 export function expiryAction(
   call: Head,

@@ -35,7 +35,7 @@ const CLOSED = 'The gateway cannot settle payments at the moment. Nothing was ch
  */
 const CLOSED_RETRY_SECONDS = { no_key: '5', no_gas: '60', clock: '5', newer_schema: '5', storage: '60' } as const
 
-/** What offers are built from. */
+/** Parts that offers are built from. */
 export type OffersContext = {
   readonly ports: Pick<Ports, 'chain' | 'clock'>
   readonly timeouts: Pick<Timeouts, 'verifyMs'>

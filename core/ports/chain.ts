@@ -61,13 +61,12 @@ export type Verdict =
   | Refused
   | Unavailable
 
-/** What settling changes in storage, and its receipt. Whoever stores it says at the end whether it was stored. */
+/**
+ * Change that settling makes in storage, and its receipt. Whoever stores it reports at the end whether it was stored.
+ */
 export type DrawDown = { readonly spent: RecordMove; readonly receipt: Receipt; end(isStored: boolean): void }
 
-/**
- * What became of the money that has to be deposited before the work. `extra` is told to the buyer, whatever becomes of
- * the call.
- */
+/** Outcome of a deposit that has to be made before the work. The buyer gets `extra`, whatever becomes of the call. */
 export type Securing =
   | { kind: 'secured'; extra?: Readonly<Record<string, unknown>> }
   | Refused
@@ -93,8 +92,8 @@ export type Fate =
   | { kind: 'unknown'; reason: string }
 
 /**
- * What became of a wish to have deposited money back. The receipt's `amount` is what was sent to the payer.
- * `isRepeated`: an earlier request was told the same.
+ * Outcome of a refund. The receipt's `amount` is what was sent to the payer. `isRepeated`: an earlier request got the
+ * same answer.
  */
 export type Refunding =
   | { kind: 'refunded'; receipt: Receipt; isRepeated?: true }
@@ -151,7 +150,7 @@ export interface Chain {
    */
   balance?(address: string, at: { signal: AbortSignal }): Promise<Usdc>
   /**
-   * What it can be paid in, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route
+   * Terms that it accepts, preferred first. Synchronous, from cache, never I/O. Empty until checked: no paid route
    * opens before.
    */
   terms(now: number): readonly Terms[]

@@ -1,6 +1,6 @@
 /** Facts of a family of networks that need no node. They stand in the folder of its adapter, and nowhere else. */
 
-/** What is known of one network. */
+/** Facts of one network. */
 export type NetworkFacts = {
   /** In replies and configuration (contract 1.13), such as `base`. Absent: the name of the gateway. */
   readonly label?: string

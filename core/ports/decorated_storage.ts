@@ -4,7 +4,7 @@ import type { Storage } from './storage.ts'
 /** A function in place of the verb's own, or `same`. */
 type Decision<Verb extends keyof Storage> = 'same' | NonNullable<Storage[Verb]>
 
-/** What a decorator does with each verb. `isShared` is no verb. */
+/** The decision of a decorator on each verb. `isShared` is a property. */
 export type StorageDecorator = { readonly [Verb in Exclude<keyof Storage, 'isShared'>]-?: Decision<Verb> }
 
 /** Verbs that neither begin, change nor delete a call: most decorators leave them as they are. */

@@ -30,8 +30,8 @@ export type Call = {
   readonly asset: string
   readonly quote: Usdc
   /**
-   * What it is charged. Known when its result is made where the offer is charged by use, and else from the receipt;
-   * null until then, and where the receipt states none: the quote then counts.
+   * Amount charged. Known once the result is made if the offer is charged by use, otherwise from the receipt; null
+   * until then, and where the receipt states none: the quote then counts.
    */
   readonly charge: Usdc | null
   /** The price and the recipient. It holds even when the configuration changes. */
@@ -65,14 +65,14 @@ export type Call = {
 /** Who had a payment settled: the reply to the order, a poll, or maintenance after a reply that could not. */
 export type SettledBy = 'reply' | 'poll' | 'maintenance'
 
-/** What the operator's timeline of a call shows beside the rest. Nothing is decided by it; null where unknown. */
+/** Notes for the operator's timeline of a call. Nothing is decided by them; null if unknown. */
 export type CallNotes = {
   /** When the signed request had been priced, and when its payment had been verified. */
   readonly quotedAt: number | null
   readonly verifiedAt: number | null
   /** When the first attempt to settle began. */
   readonly settlingAt: number | null
-  /** What the vendor said when the work failed. For the operator, never for the buyer. */
+  /** The vendor's message when the work failed. For the operator, never for the buyer. */
   readonly vendorError: string | null
   /** Why the last attempt to settle moved no money, and when. */
   readonly paymentError: string | null
@@ -102,7 +102,7 @@ export type LedgerCursor = { readonly at: number; readonly id: string }
 /** How many characters at the end of a nonce or a transaction the ledger is searched by. */
 export const LOOKUP_CHARACTERS = 16
 
-/** What `openCall` takes. It adds the statuses queued and verified, and nulls. */
+/** Argument of `openCall`, which adds the statuses queued and verified, and nulls. */
 export type NewCall = Partial<Pick<CallNotes, 'quotedAt' | 'verifiedAt'>> &
   Omit<
     Call,
@@ -149,7 +149,7 @@ export type CallPatch = Partial<
     Pick<CallNotes, 'vendorError'>
 >
 
-/** What a wallet has paid for one model of one product. */
+/** Payments of a wallet for one model of one product. */
 export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
   readonly calls: number
   /** The sum of the receipts, which is not always the sum of the quotes. */
@@ -160,7 +160,7 @@ export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
   readonly lastAt: number
 }
 
-/** What sums of calls by time are asked for: whole hours or days that begin at or after `since` and before `until`. */
+/** Query for sums of calls: whole hours or days that begin at or after `since` and before `until`. */
 export type CallTotalsQuery = {
   readonly unit: 'hour' | 'day'
   readonly since: number
@@ -179,13 +179,13 @@ export type CallTotalsQuery = {
 export type CallTotal = {
   /** When the hour or the day begins, in UTC. */
   readonly at: number
-  /** What `by` names; null without it, and of calls without a model. */
+  /** The value that `by` groups on; null without `by`, and for calls without a model. */
   readonly name: string | null
   readonly outcome: 'completed' | 'failed' | 'settled' | 'refused' | 'unresolved'
   /** Completed calls took at most so many milliseconds from order to result; 0 for other outcomes. */
   readonly upToMs: number
   readonly calls: number
-  /** What settled calls paid. */
+  /** Sum that settled calls paid. */
   readonly spent: Usdc
 }
 
@@ -437,7 +437,7 @@ export interface Storage {
    * authorizations have all expired at `now`. Returns how many.
    */
   pruneLedger(before: number, now: number): Promise<number>
-  /** What `pruneLedger` would delete, oldest settlement first, then by id. */
+  /** Rows that `pruneLedger` would delete, oldest settlement first, then by id. */
   ledgerRows(before: number, now: number, limit: number): Promise<readonly Call[]>
   /**
    * Deletes settled calls whose result `prune` has deleted, with their authorizations. What they paid is still counted
@@ -447,7 +447,7 @@ export interface Storage {
   close(): Promise<void>
 }
 
-/** What the operator's listings read. */
+/** Verbs that the operator's listings use. */
 export type LedgerReads = Pick<
   Storage,
   | 'listCalls'

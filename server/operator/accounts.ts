@@ -19,7 +19,7 @@ export type AccountReport = {
   /** The balance in whole coins: ETH or SOL. */
   readonly coins: number | null
   readonly low: string | null
-  /** What it spent since this process first read its balance. */
+  /** Amount spent since this process first read its balance. */
   readonly spent: string | null
   readonly observed_since: string | null
   /** Hours until it is empty at that pace; null while nothing was spent, or for less than ten minutes. */
@@ -31,7 +31,7 @@ type Pace = { readonly since: number; readonly last: number; readonly spent: num
 const COIN = { wei: 1e18, lamports: 1e9 }
 const MIN_OBSERVED_MS = 600_000
 
-/** Reports accounts, and remembers what they had before. A balance that rises was topped up; that is no spending. */
+/** Reports accounts, and remembers what they had before. A balance that rises was topped up, which is not spending. */
 export function accountReports(read: () => readonly Account[], clock: { now(): number }) {
   const paces = new Map<string, Pace>()
 

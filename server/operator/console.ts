@@ -1,5 +1,5 @@
 /**
- * What the operator's console asks for: a session for the token, and with it the operator's API below /console/api. The
+ * Routes of the operator's console: a session for the token, and with it the operator's API below /console/api. The
  * page itself is public and has no data.
  */
 import { type Attempts, MAX_ATTEMPTS } from '../../core/http/attempts.ts'

@@ -19,7 +19,7 @@ export type ControlApiOptions = {
 
 type Table = Exclude<keyof Rules, 'maintenance'>
 
-/** What one control is: where it is stored, what it looks like, and which names it may have. */
+/** A control: where it is stored, its schema, and the names that it may have. */
 type Control = {
   readonly schema: TObject
   readonly table: Table
@@ -68,7 +68,7 @@ export function controlApi({ controls, clock, products, gateways }: ControlApiOp
     if (kind === 'maintenance' && name === '') return await maintenance(request)
     const control = table[kind]
     if (!control || name === '') return nothing()
-    // What is listed can be read and removed by its spelling there, which is no address of Solana.
+    // A listed entry can be read and removed by its spelling there, which need not be an address.
     const isListed = method !== 'PUT' && keyOf(kind, name) in controls.rules()[control.table]
     if (!control.isName(name) && !isListed)
       return invalid('Invalid name', [

@@ -5,7 +5,7 @@ import { type PaymentRow, rowOf } from './payment.ts'
 export type OpenCall = PaymentRow & {
   /** Seconds since it was opened. */
   readonly age_seconds: number
-  /** What the gateway does by itself, and what the operator can do. */
+  /** Advice to the operator: what the gateway does by itself, and what a person can do. */
   readonly advice: string
 }
 

@@ -15,7 +15,7 @@ export const STATUSES = [
 ] as const
 export type Status = (typeof STATUSES)[number]
 
-/** What each status means, for documents and help texts. */
+/** Meaning of each status, for documents and help texts. */
 export const STATUS_WORDS: Readonly<Record<Status, string>> = {
   working: 'paid for by a verified authorization, and still at work; nothing was charged',
   failed: 'the work failed; nothing was charged',
@@ -124,7 +124,7 @@ export function paymentOf(entry: LedgerEntry, authorizations: readonly LedgerAut
   }
 }
 
-/** What was charged: the amount of the receipt, or the quote where it states none. */
+/** Amount charged: that of the receipt, or the quote if the receipt states none. */
 export function paidIn({ receipt, quote }: Pick<LedgerEntry, 'receipt' | 'quote'>): Usdc {
   return parseAtomic(receipt?.amount) ?? quote
 }

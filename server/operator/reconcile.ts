@@ -64,8 +64,8 @@ export type Reconciled = {
   readonly to_block: number
   readonly matched: number
   /**
-   * What calls were charged by vouchers since the first block, and what claims of channels have paid out in the range,
-   * in USDC. Both agree when nothing was due before and nothing is due after. Null where no channel was used.
+   * Sum that calls were charged by vouchers since the first block, and sum that claims of channels paid out in the
+   * range, in USDC. Both agree when nothing was due before and nothing is due after. Null where no channel was used.
    */
   readonly channels: { readonly charged: string; readonly paid_out: string } | null
   readonly differences: readonly Difference[]

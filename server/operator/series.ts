@@ -21,7 +21,7 @@ export type ReadSeries =
   | { readonly ok: true; readonly query: SeriesQuery }
   | { readonly ok: false; readonly mistakes: readonly Mistake[] }
 
-/** What happened in an hour, a day or a whole range. Durations are null where nothing was completed. */
+/** Figures of an hour, a day or a whole range. Durations are null if nothing was completed. */
 export type Figures = {
   readonly completed: number
   readonly failed: number
@@ -41,7 +41,7 @@ export type Series = {
   readonly totals: Figures
   /** Only hours and days in which something happened. */
   readonly points: readonly (Figures & { readonly at: string; readonly name: string | null })[]
-  /** What each name comes to, the highest revenue first; empty without `by`. */
+  /** Figures of each name, the highest revenue first; empty without `by`. */
   readonly names: readonly (Figures & { readonly name: string | null })[]
   /** By day, whatever the unit. */
   readonly buyers: readonly { readonly at: string; readonly buyers: number }[]
@@ -158,6 +158,6 @@ function quantileOf(totals: readonly CallTotal[], share: number): number | null 
 
 function interpolated(bound: number, share: number): number {
   const lower = DURATION_BOUNDS_MS.findLast((each) => each < bound) ?? 0
-  // What took longer than the last bound has no upper one.
+  // Durations above the last bound have no upper bound.
   return bound === DAY_MS ? lower : lower + (bound - lower) * share
 }

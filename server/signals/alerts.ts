@@ -18,7 +18,7 @@ export type AlertEvent =
 /** Something that a person should look at, for as long as it is found. `event` and `subject` identify it. */
 export type Condition = {
   readonly event: AlertEvent
-  /** What it is about, such as an address or a model; empty for the process as a whole. */
+  /** Subject, such as an address or a model; empty for the process as a whole. */
   readonly subject: string
   readonly severity: 'critical' | 'warning'
   readonly gateway: string

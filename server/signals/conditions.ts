@@ -1,4 +1,4 @@
-/** What a gateway process checks for its alerts: its accounts, its clock, its ledger, its vendors and its disk. */
+/** Checks of a gateway process for its alerts: accounts, clock, ledger, vendors and disk. */
 import { statfs } from 'node:fs/promises'
 import type { Clock, Gateway, Objects, Storage } from '../../core/mod.ts'
 import { storageProbe } from '../../core/ports/storage_probe.ts'

@@ -70,7 +70,7 @@ export function tracing({ exporter, clock, sampled, isParentBased }: TracingOpti
           [NAMES.status]: status,
           ...span.attributes,
         },
-        // A 4xx is no error of a server, a 402 least of all.
+        // A 4xx is not an error of the server, a 402 least of all.
         ...(status >= 500 && { error: `HTTP ${status}` }),
       })
       return response

@@ -22,7 +22,7 @@ import {
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
-/** What wiring needs of a chain beside the port. */
+/** Members of a chain that wiring uses besides the port. */
 type ServedChain = Chain &
   Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<CheckResult> } & Partial<
     Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>

@@ -15,7 +15,7 @@ import { payingAccounts } from './accounts.ts'
 import { chainOf } from './chains.ts'
 import { objectsOf } from './mod.ts'
 
-/** What was found out of one part. `note`: it could not be found out, and nothing is wrong so far. */
+/** Result of checking one part. `note`: it could not be checked, and nothing is known to be wrong. */
 export type Finding = {
   readonly level: 'ok' | 'note' | 'warning' | 'wrong'
   /** The setting or the part, such as `gateways.base` or `object_store`. */

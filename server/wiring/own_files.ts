@@ -16,7 +16,7 @@ import { StartError } from '../start_error.ts'
 /** The exports of own files that vendors speak, by the path of the file. */
 export type OwnProtocols = ReadonlyMap<string, Readonly<Record<string, unknown>>>
 
-/** What an own file exports for each kind of models, and which setting names the file. */
+/** Setting that names the operator's own file for each kind of models, and the export of that file. */
 const KINDS = { images: 'protocol', chat: 'chat', videos: 'video' } as const
 type Kind = keyof typeof KINDS
 
@@ -72,7 +72,7 @@ export function ownProtocol<ModelKind extends Kind>(
 const instead = (value: unknown): string =>
   value === undefined ? '' : `, got ${value === null ? 'null' : typeof value}`
 
-/** What is wrong with a product: the field, its value and what is allowed. */
+/** Describes the problem of a product: the field, its value and what is allowed. */
 function problemOf(product: unknown, others: readonly Endpoint[]): string | undefined {
   if (!isFields(product) || !['sold', 'free', 'polled'].includes(String(product.kind)))
     return 'kind: must be made by paid(), streamed(), polled() or free()'

@@ -2,7 +2,7 @@
 import { isSignedBy } from '../../adapters/offer_signer.ts'
 import { type Jwk, readSigned, type SignedContent } from '../../core/mod.ts'
 
-/** What a signature says, and whether it is of a key. Undefined for what is no offer and no receipt. */
+/** Returns the content of a signature, and whether a key made it. Undefined unless it is an offer or a receipt. */
 export function openSigned(
   signature: string,
 ): { readonly content: SignedContent; isOf(key: Jwk): Promise<boolean> } | undefined {

@@ -1,4 +1,4 @@
-/** What a local wallet has spent by day: a small database, so that a cap per day holds over restarts and processes. */
+/** Spending of a local wallet by day: a small database, so that a cap per day holds over restarts and processes. */
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { openDriver } from '../../adapters/storage/sqlite/driver.ts'
@@ -27,7 +27,7 @@ export type Spending = {
   ): Reservation | { readonly left: Usdc }
   /** Notes what was signed, just before it is sent. */
   signed(reservation: Reservation, signature: Signature): void
-  /** What was noted today for signatures whose time is over by this machine's clock. */
+  /** Today's reservations for signatures that have expired by this machine's clock. */
   ended(): readonly { readonly reservation: Reservation; readonly signature: Signature }[]
   /** Takes back what was noted for a signature that was never sent, or that can no longer be spent and was not. */
   release(reservation: Reservation): void
@@ -40,8 +40,8 @@ const BUSY_MS = 2_000
 export const MARGIN_S = 120
 
 /**
- * Opens the file, readable by its owner only. Days begin at midnight UTC. Throws where the file is no such record:
- * nobody would know what was spent.
+ * Opens the file, readable by its owner only. Days begin at midnight UTC. Throws if the file is not a spending journal:
+ * an unreadable journal must not count as zero.
  */
 export function spendingIn(path: string, now: () => number): Spending {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })

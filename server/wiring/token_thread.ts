@@ -6,7 +6,7 @@ import { sliceEnd, weightOf } from '../../adapters/token_counter.ts'
 import type { CountTokens } from '../../core/mod.ts'
 import { startTokenWorker } from '../start_token_worker.ts'
 
-/** What the thread is asked, several at a time: a part of a text, and the count at which it may stop. */
+/** Request to the thread, several at a time: a part of a text, and the count at which it may stop. */
 export type TokenQuestion = { readonly id: number; readonly text: string; readonly limit: number }
 export type TokenAnswer = { readonly id: number } & ({ readonly tokens: number } | { readonly error: string })
 

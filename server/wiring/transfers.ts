@@ -3,7 +3,7 @@ import { readTransfers, type TransferRange } from '../../adapters/chains/evm/tra
 import type { EvmPaymentMethod } from '../config/payment_methods.ts'
 import type { ChainSide } from '../operator/reconcile.ts'
 
-/** What the chain has of payments to the payee of this method. */
+/** Reads the payments to the payee of this method from the chain. */
 export async function chainSide(method: EvmPaymentMethod, range: TransferRange): Promise<ChainSide> {
   const { network, asset, payTo } = method
   const { claims, ...transfers } = await readTransfers(method, range)

@@ -74,7 +74,7 @@ export const MAX_NETWORKS = 6
 
 const MAX_REMEMBERED = 10_000
 
-/** What the API knows about an authorization. */
+/** Answer of the API about an authorization. */
 type TransferSearch =
   | { readonly kind: 'paid'; readonly receipt: Receipt }
   /** Its nonce is used, and not for us. */

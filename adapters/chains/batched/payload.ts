@@ -15,7 +15,7 @@ export type BatchedPayment = {
   /** The wallet contract, in lower case. */
   readonly wallet: Hex
   /**
-   * Unique over network, wallet contract, payer and nonce; a wallet contract is no token, so it never equals an
+   * Unique over network, wallet contract, payer and nonce; a wallet contract is not a token, so it never equals an
    * EIP-3009 key.
    */
   readonly key: string

@@ -137,7 +137,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     }
   }
 
-  /** What our own node knows about the payer; empty when it does not answer in time. */
+  /** Reads the payer's balance and the state of the nonce from our own node; empty if it does not answer in time. */
   async function readHoldings(
     exact: Exact,
     offer: Offer,

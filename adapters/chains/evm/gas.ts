@@ -155,8 +155,8 @@ function max(...values: readonly bigint[]): bigint {
 }
 
 /**
- * What gas costs at the price of the day, in base units of a token with six decimals, rounded up. `coinPrice`: what one
- * coin of the chain costs, in whole tokens. The answer is undefined where the node does not say.
+ * Prices gas by the node's current fee, in base units of a token with six decimals, rounded up. `coinPrice`: the price
+ * of one coin of the chain, in whole tokens. Undefined if the node does not tell its fee.
  */
 export function gasPricer(feeAt: Ports['feeAt'], coinPrice: number) {
   return async (gas: bigint, now: number): Promise<bigint | undefined> => {

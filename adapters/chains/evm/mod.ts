@@ -38,7 +38,7 @@ import type { EvmScheme } from '../lib/x402_contracts.ts'
 
 export type { EvmScheme } from '../lib/x402_contracts.ts'
 
-/** What `batch-settlement` needs beside the chain: a place for what was charged, and a key that claims it. */
+/** Settings of `batch-settlement`: storage for channels, and the key that claims. */
 export type ChannelSettings = {
   readonly storage: ChannelStorage
   /** Signs claims and refunds. It cannot send money elsewhere: claims go to the payee, refunds to the payer. */
@@ -74,7 +74,7 @@ export type EvmConfig = {
   ReadsConfig &
   Omit<SettleConfig, 'relayer'> &
   Pick<CheckConfig, 'lowGas'> & {
-    /** What it sells by, preferred first. Default: `exact`. `upto` charges what was used, through Permit2. */
+    /** Schemes that it accepts, preferred first. Default: `exact`. `upto` charges by use, through Permit2. */
     readonly schemes?: readonly EvmScheme[]
     /** Required for `batch-settlement`. */
     readonly channels?: ChannelSettings
@@ -173,7 +173,9 @@ export function evmChain(config: EvmConfig): EvmChain {
   })
   let terms: readonly Terms[] = []
 
-  /** What a channel asks for moves with the price of gas. The same list while nothing has changed. */
+  /**
+   * Terms as they are now: those of channels follow the price of gas. Returns the same list while nothing has changed.
+   */
   function current(): readonly Terms[] {
     const priced = channels?.terms()
     if (priced && terms.some((each) => each.scheme === 'batch-settlement' && each !== priced))

@@ -26,7 +26,7 @@ const TYPES = {
   ],
 } as const
 
-/** What the owner signs. Permit2's domain has no version. */
+/** Digest that the owner signs. Permit2's domain has no version. */
 export function permitDigest(
   { token, amount, nonce, deadline, to, facilitator, validAfter }: Upto,
   chainId: number,

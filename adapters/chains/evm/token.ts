@@ -11,7 +11,7 @@ export type ContractCall = { readonly to: Hex; readonly data: Hex }
 /** The address of Multicall3, the same on almost every chain (multicall3.com). */
 export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
 
-/** What an ERC-1271 wallet returns for a valid signature, padded to a word. */
+/** Answer of an ERC-1271 wallet to a valid signature, padded to a word. */
 export const ERC1271_MAGIC = word('1626ba7e', 'left')
 
 /** Events of FiatToken v2 (circlefin/stablecoin-evm, FiatTokenV2_2). */

@@ -18,7 +18,7 @@ export type ChainTransfer = {
   readonly isClaim: boolean
 }
 
-/** What was claimed of a channel in all, by the last claim of a range. */
+/** Total claimed of a channel, by the last claim of a range. */
 export type ChannelClaim = {
   readonly channel: string
   /** In base units. */

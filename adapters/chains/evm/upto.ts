@@ -123,7 +123,7 @@ export function evmUpto(
       return refusedUpto('PAYMENT_UNFUNDED', 'permit2_insufficient_balance', text)
     }
     if (plain.results[0]?.ok || permitted?.results[0]?.ok) {
-      // What open calls may come to together: Permit2 moves no more, and a permit serves one call.
+      // The limit on open calls together: Permit2 moves no more, and a permit serves one call.
       const movable = plain.results[0]?.ok ? allowance : upto.amount
       const { block } = seen
       const funds = usdc(movable < balance ? movable : balance)

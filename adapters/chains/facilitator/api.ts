@@ -89,7 +89,7 @@ export function settingProblems(name: string, result: ApiFailure): readonly stri
   return result.setting ? [`${name}.${result.setting}: ${result.reason}${moved}`] : []
 }
 
-/** What a request says about the facilitator's health, for the breaker. */
+/** Meaning of a request for the facilitator's circuit breaker. */
 type Outcome = 'good' | 'bad' | 'neither'
 type Ended<T> = { readonly result: ApiResult<T>; readonly outcome: Outcome }
 

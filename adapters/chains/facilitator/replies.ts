@@ -53,7 +53,8 @@ const MAY_LAND =
   /pending|timed?_?out|confirm|receipt|node_|onchain|transaction_(failed|state)|broadcast|already|used_or_canceled|duplicate/
 
 /**
- * Parses a verdict. A refusal counts with any HTTP status, an approval only with a good one. Undefined is no verdict.
+ * Parses a verdict. A refusal counts with any HTTP status, an approval only with a good one. Undefined without a
+ * verdict.
  */
 export function parseVerifyReply(body: unknown, isOk: boolean): VerifyReply | undefined {
   if (!verified.Check(body)) return undefined

@@ -113,7 +113,7 @@ export function facilitatorOf({ payload }: Payment): Hex | undefined {
   return typeof witness?.facilitator === 'string' ? lower(witness.facilitator) : undefined
 }
 
-/** What is checked when it is charged. */
+/** Fields that are checked when it is charged. */
 type Limits = Pick<Upto, 'amount' | 'deadline' | 'validAfter'>
 
 /** Checks that it can be charged now, up to exactly the price. Undefined when it passes. */

@@ -18,7 +18,7 @@ export type CheckConfig = {
 }
 
 const SYSTEM = '11111111111111111111111111111111'
-const NEVER = '1'.repeat(64) // 64 zero bytes, which is no valid signature
+const NEVER = '1'.repeat(64) // 64 zero bytes, never a valid signature
 
 /** Reads everything that a misconfigured gateway would otherwise find out by losing money or payments. */
 export async function checkSolana(

@@ -245,7 +245,9 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
     }
   }
 
-  /** What the transaction named by a facilitator did, if it is this payment's. Our node may be some blocks behind. */
+  /**
+   * Outcome of the transaction that a facilitator named, if it is this payment's. Our node may be some blocks behind.
+   */
   async function endIn(exact: SolanaExact, signature: string, waitMs: number) {
     let pauseMs = config.pollMs ?? 100
     for (let waitedMs = 0; ; waitedMs += pauseMs, pauseMs *= 1.5) {

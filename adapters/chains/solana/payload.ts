@@ -28,7 +28,7 @@ export type FeeLimits = {
   readonly priorityLamportsPerToken: number
 }
 
-/** What the compute units of the cheapest payment may cost, in lamports. Public clients offer one. */
+/** The limit on the priority fee of a payment is at least this, in lamports. Public clients offer one. */
 const LEAST_PRIORITY = 1_000n
 
 /**

@@ -1,6 +1,6 @@
 /**
  * The archive of the ledger: settled calls that are older than its hot life move into files, a month in each folder.
- * What a wallet paid stays in the sums. A crash at any point loses and doubles nothing: which file is written is known
+ * Payments of a wallet stay in the sums. A crash at any point loses and doubles nothing: which file is written is known
  * before it is, and only calls that are read back from it are deleted.
  */
 import { Type } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** What wallets and gateways have spent in a day and in a month, with what is under way. */
+/** Spending of wallets and gateways by day and month, open calls included. */
 import { decorated, OTHER_VERBS } from '../../ports/decorated_storage.ts'
 import type { Call, LedgerCursor, LedgerEntry, Storage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'

@@ -1,4 +1,4 @@
-/** What the sums of calls by hour and day count (decision 127): each change of a call adds to one of them. */
+/** Sums of calls by hour and day (decision 127): each change of a call adds to one of them. */
 import type { CallTotal, CallTotalsQuery } from '../../ports/mod.ts'
 import { type Usdc, usdc } from '../../x402/money.ts'
 import type { Row } from '../ledger.ts'
@@ -13,7 +13,7 @@ export const DURATION_BOUNDS_MS = [
   50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 320_000, 86_400_000,
 ] as const
 
-/** What one change of a call counts for. `calls` is -1 where work that was given up goes on. */
+/** Counts that one change of a call adds. `calls` is -1 if work that was given up goes on. */
 export type Counted = Pick<Row, 'gateway' | 'endpoint' | 'model'> & {
   readonly at: number
   readonly outcome: CallTotal['outcome']
@@ -22,7 +22,7 @@ export type Counted = Pick<Row, 'gateway' | 'endpoint' | 'model'> & {
   readonly spent: Usdc
 }
 
-/** What a change of a row counts for. */
+/** Returns the counts that a change of a row adds. */
 export function countedOf(before: Row, after: Row): readonly Counted[] {
   const { gateway, endpoint, model } = after
   const counted: Counted[] = []

@@ -1,5 +1,5 @@
 /**
- * What wallets that have not paid yet may have open, and leave unpaid, together. A wallet costs nothing to make, so
+ * Common limit on what wallets that have not paid yet may have open or leave unpaid. A wallet costs nothing to make, so
  * limits on each of them bound nothing (contract 1.95). An order counts for an hour after its authorization or its
  * offer ended, or until it is paid, or fails without cost. It is written first and counted then: of orders at the same
  * time, on any replica, none is let through that does not count the others.
@@ -105,7 +105,7 @@ export type UnprovenContext = {
   hashOf(address: string): Promise<string>
 }
 
-/** What a process knows of a gateway's limit without asking storage. */
+/** A process's copy of the state of a gateway's limit. */
 type Known = {
   fullUntil: number
   checkedAt: number
@@ -143,7 +143,10 @@ const nameOf = ({ payer, asset }: Wallet): string => `${asset} ${payer}`
 const provenBy = (storage: Storage): BoundedMap<Usdc> =>
   sharedBy(storage, 'wallets that have paid', () => boundedMap<Usdc>(MAX_PROVEN))
 
-/** What a wallet must have paid to be known for an order; nothing more where it is known, so that no sum is read. */
+/**
+ * Amount that a wallet must have paid so that an order does not count as a new wallet's; 0 if that is known, so that no
+ * sum is read.
+ */
 export function unprovenPrice(storage: Storage, wallet: Wallet, price: Usdc): Usdc {
   return (provenBy(storage).get(nameOf(wallet)) ?? 0n) >= price ? usdc(0n) : price
 }
@@ -156,7 +159,7 @@ export function notePaid(storage: Storage, wallet: Wallet, price: Usdc): void {
   proven.set(name, before > price ? before : price)
 }
 
-/** What an order of a new wallet counts: its price or, where that is more, what the upstream may cost. */
+/** Value of an order of a new wallet: its price or, if higher, what the upstream may cost. */
 export function worthOf(price: Usdc, worstCost: Usdc | undefined): Usdc {
   return worstCost !== undefined && worstCost > price ? worstCost : price
 }

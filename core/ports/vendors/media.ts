@@ -4,7 +4,7 @@
 export type Fetching = { readonly signal: AbortSignal; readonly maxBytes: number; readonly foreign?: boolean }
 
 /**
- * The URL leads to nothing that could be delivered: it does not exist, needs a key, or is no media.
+ * The URL leads to nothing that could be delivered: it does not exist, needs a key, or is not media.
  *
  * @example
  * const missing = new NoMedia('there is no image at this URL')

@@ -30,7 +30,7 @@ export type * from './video.ts'
 export type * from './wallet.ts'
 
 /**
- * What a gateway may ask of the operator's vendors. A product adds the interface of its own vendor from its folder:
+ * Vendors that a gateway may call. A product adds the interface of its own vendor from its folder:
  * `declare module '../../ports/vendors/mod.ts' { interface Vendors { readonly poems?: PoemVendor } }`. A member that
  * is a function of a row is made by the provider that the row names.
  */

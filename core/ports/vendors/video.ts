@@ -2,7 +2,7 @@
 import type { Dollars } from '../../x402/money.ts'
 import type { MediaStream } from './media.ts'
 
-/** What a video costs (contract 12.33). */
+/** Price of a video (contract 12.33). */
 export type VideoBilling =
   /** US dollars per second, times 1.05. */
   | { readonly mode: 'per_second_with_margin'; readonly rate: Dollars }

@@ -1,4 +1,4 @@
-/** What is set for a gateway that sells, and for no devnet: a start without a configuration refuses if it finds any. */
+/** Settings that only a gateway that sells has: a start without a configuration refuses if it finds any. */
 import type { Static } from '@sinclair/typebox'
 import { ACTING_SERVICES } from '../../../adapters/providers/manifest.ts'
 import { type File, variables } from '../file.ts'

@@ -1,4 +1,4 @@
-/** What a setting must be, in words, from its schema. */
+/** Describes the allowed values of a setting, from its schema. */
 import type { TSchema } from '@sinclair/typebox'
 import { ADDRESS_PATTERN, EVM_NETWORK_PATTERN, NETWORK_PATTERN } from '../../../adapters/chains/families.ts'
 
@@ -42,7 +42,7 @@ const PATTERNS: Readonly<Record<string, string>> = {
 
 type Found = { readonly message: string; readonly value: unknown }
 
-/** What is allowed, beginning with "must". `message` is used for what a schema says in no other way. */
+/** Text of what is allowed, beginning with "must". `message` is used if the schema has no other words. */
 export function allowedText(schema: TSchema, { message, value }: Found): string {
   if (message === 'Expected required property') return 'missing'
   if (schema.type === 'string' && typeof value === 'number') return 'must be text: write it in quotes'

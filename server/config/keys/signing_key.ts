@@ -2,7 +2,7 @@
 import { createHash, createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto'
 import type { Jwk } from '../../../core/mod.ts'
 
-/** What is before the 32 bytes of an Ed25519 seed in PKCS #8. */
+/** PKCS #8 prefix of the 32 bytes of an Ed25519 seed. */
 const SEED_PREFIX = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 /** Undefined for anything but a private Ed25519 or P-256 key. */

@@ -17,7 +17,7 @@ export type ClaimsConfig = {
   readonly withdrawDelay: number
   /** Claims are sent when so much is due in all, in base units, or when a payer withdraws. */
   readonly claimAbove: bigint
-  /** What so much gas costs now, in base units of the token; undefined where nobody knows. */
+  /** Current price of so much gas, in base units of the token; undefined if it is not known. */
   readonly costOf?: ((gas: bigint, now: number) => Promise<bigint | undefined>) | undefined
   /** Takes the lease of this work, so that one replica at a time does it. */
   readonly takeLease: (name: string, at: { now: number; until: number }) => Promise<boolean>
@@ -119,7 +119,7 @@ type Claiming = ClaimsContext & {
 }
 
 type Due = {
-  /** What can be claimed in all, and is worth its gas. */
+  /** Sum of the claims that are worth their gas. */
   due: bigint
   seen: number
   /** Channels that were not looked at, or not claimed while a payer withdraws, for half of the withdraw delay. */
@@ -130,7 +130,7 @@ type Due = {
   readonly withdrawing: Hex[]
 }
 
-/** What can be claimed, by what the chain says of each channel. Ends early where the chain does not answer. */
+/** Finds the channels with something to claim, by their state on chain. Ends early if the chain does not answer. */
 async function dueChannels(
   claiming: Claiming,
   { now, isOurs }: { now: number; isOurs: () => Promise<boolean> },

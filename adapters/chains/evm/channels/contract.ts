@@ -76,7 +76,7 @@ export const refundLogs = (channelId: Hex) => ({
   topics: encodeEventTopics({ abi, eventName: 'Refunded', args: { channelId } }).slice(0, 2),
 })
 
-/** What a channel's refund sent to its payer; undefined where these are not logs of one. */
+/** Amount that a channel's refund sent to its payer; undefined if the logs are not of a refund. */
 export function refundIn(
   logs: readonly ChainLog[],
   channelId: Hex,

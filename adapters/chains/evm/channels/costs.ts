@@ -1,6 +1,6 @@
 /**
- * What the gateway pays for channels, at the gas price of the day, and how much of it for one wallet. The contract
- * takes no fee, so deposits have a least amount, and purchases come before refunds (decision 142).
+ * Gas that the gateway pays for channels, at the current price, and the budget of one wallet. The contract takes no
+ * fee, so deposits have a least amount, and purchases come before refunds (decision 142).
  */
 import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import { priceOfGas } from '../gas.ts'
@@ -43,7 +43,7 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
   return {
     deposit: () => priceOf(DEPOSIT_GAS),
     refund: () => priceOf(REFUND_GAS),
-    /** What a deposit and its refund cost: purchases of so much make a refund possible. */
+    /** Gas of a deposit and its refund: purchases of this much make a refund possible. */
     refundableFrom: () => rounded(priceOf(DEPOSIT_GAS + REFUND_GAS)),
     minDeposit(): bigint {
       const least = rounded(LIVES * priceOf(DEPOSIT_GAS + REFUND_GAS))

@@ -1,4 +1,4 @@
-/** What is hashed and signed under the settlement contract's EIP-712 domain: channels, vouchers, claims, refunds. */
+/** Digests under the settlement contract's EIP-712 domain: channels, vouchers, claims, refunds. */
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { type Hex, lower, word } from '../../hex.ts'

@@ -173,7 +173,7 @@ export function evmChannels(
     return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
   }
 
-  /** What is known of the channel, and read again where that is old or `isStale` says so. */
+  /** Returns the state of the channel, read again if it is old or if `isStale` says so. */
   async function known(
     parsed: Channeled,
     { now, signal }: CallOptions,
@@ -195,7 +195,7 @@ export function evmChannels(
     const isShort = (state: ChannelState) => ceiling > state.balance + coming - state.withdrawing
     const problem = deposit && (await deposits.problem({ ...parsed, deposit }, at))
     if (problem && problem !== 'landed') return problem
-    // What has landed is in the balance by now.
+    // The balance includes a deposit that has landed.
     const found = await known(parsed, at, problem === 'landed' ? () => true : isShort)
     if ('kind' in found) return found
     const state = isRefunding(found) ? await refunds.ended(found, at) : found
@@ -224,7 +224,7 @@ export function evmChannels(
 
   const isFresh = (state: ChannelState, now: number): boolean => now - state.syncedAt <= freshMs
 
-  /** What can be claimed in all. A withdrawal that may end before the next claims counts as paid back. */
+  /** Total that can be claimed. A withdrawal that may end before the next claims counts as paid back. */
   function claimable({ balance, withdrawing, withdrawRequestedAt }: Mirror, now: number): bigint {
     const end = (withdrawRequestedAt + config.withdrawDelay) * 1000
     return withdrawing > 0n && now > end - freshMs ? balance - withdrawing : balance
@@ -287,7 +287,7 @@ export function evmChannels(
     }
   }
 
-  /** What is known of the channel, and read again where that is old or does not cover the charge. */
+  /** Returns the state of the channel, read again if it is old or does not cover the charge. */
   async function chargeable(
     parsed: Channeled,
     before: ChannelState | undefined,
@@ -384,7 +384,7 @@ function notCovered(ceiling: bigint, { balance, withdrawing }: Mirror): Refused 
   return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
 }
 
-/** What a purchase moves the channel by. Never nothing: a base that does not move would pay for two calls. */
+/** Amount that a purchase moves the channel by, at least one: a base that does not move would pay for two calls. */
 function dueOf(offer: Offer, charge: bigint | undefined): bigint {
   const price = parseAtomic(offer.amount) ?? 0n
   const due = charge ?? price

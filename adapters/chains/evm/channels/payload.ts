@@ -73,7 +73,7 @@ export type Channeled = {
   readonly channelId: Hex
   /** The most that may be claimed of the channel in all, this purchase included. */
   readonly ceiling: bigint
-  /** What the buyer believes to have been charged before: the ceiling without the price. */
+  /** The total that the buyer takes as charged so far: the ceiling without the price. */
   readonly base: bigint
   readonly signature: Hex
   readonly deposit: Deposit | undefined

@@ -106,7 +106,7 @@ export function channelRefunds(
     return started
   }
 
-  /** What became of the same request before. Undefined for another one. */
+  /** Returns the outcome of an earlier, identical request; undefined for any other. */
   async function outcomeOf(request: RefundRequest, state: ChannelState, now: number): Promise<Refunding | undefined> {
     const { refund: last } = state
     if (last?.base !== String(request.ceiling) || last.part !== partOf(request)) return undefined
@@ -223,7 +223,7 @@ export function channelRefunds(
     return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
   }
 
-  /** What is due is claimed first, as the contract would pay it back, and goes to the payee. */
+  /** Claims what is due to the payee first: the contract would otherwise pay it back. */
   async function callOf(state: Refunded): Promise<ContractCall> {
     const { channelId, config, ceiling, charged, claimed } = state
     const [amount, nonce] = [BigInt(state.refund.amount), BigInt(state.refund.nonce)]

@@ -1,6 +1,6 @@
 /**
- * What is known of a channel: one record each, changed only by compare and set. It is the only proof of what was
- * charged since the last claim.
+ * State of a channel: one record each, changed only by compare and set. It is the only proof of what was charged since
+ * the last claim.
  */
 import { checksummed } from '../../../../core/lib/checksum.ts'
 import type { Json } from '../../../../core/lib/json.ts'
@@ -10,12 +10,12 @@ import type { Hex } from '../../hex.ts'
 import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import type { ChannelConfig } from './digests.ts'
 
-/** What the chain says of a channel. Amounts in base units. */
+/** State of a channel on chain. Amounts are in base units. */
 export type Mirror = {
   /** Everything that was deposited and not paid back; claims do not lower it. */
   readonly balance: bigint
   readonly claimed: bigint
-  /** What the payer has asked to withdraw, and when, in seconds; 0 where nothing. */
+  /** Amount that the payer has asked to withdraw, and when, in seconds; 0 if none. */
   readonly withdrawing: bigint
   readonly withdrawRequestedAt: number
   readonly refundNonce: bigint
@@ -27,10 +27,10 @@ export type Mirror = {
  */
 export type Refund = {
   readonly status: 'requested' | 'sent' | 'done'
-  /** What was charged when it was requested, and the amount that was; null for everything that is left. */
+  /** The total charged when it was requested, and the requested amount; null for everything that is left. */
   readonly base: string
   readonly part: string | null
-  /** What is sent back at most; when done, what was. In base units. */
+  /** The most that is sent back; once done, the amount sent. In base units. */
   readonly amount: string
   /** The contract's nonce: it takes one refund for each. */
   readonly nonce: string
@@ -51,18 +51,18 @@ export type ChannelState = Mirror & {
   /** The last deposit that we sent: the nonce of its authorization, and its transaction. */
   readonly deposit: { readonly nonce: Hex; readonly transaction: Hex } | null
   readonly refund?: Refund
-  /** What the gateway paid for gas since the last refund, and what was charged until then, in base units. */
+  /** Gas that the gateway has paid since the last refund, and the total charged until then, in base units. */
   readonly gasSpent?: string
   readonly refundedAt?: string
   /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
   readonly isPayerProven?: true
   /** Ceilings, from what is charged on, of vouchers that have paid: whoever reads a claim has their signatures. */
   readonly spent?: readonly string[]
-  /** What was charged before the last charge: it names the call that was charged last. */
+  /** The total charged before the last charge: it names the call that was charged last. */
   readonly lastBase?: string
   /** When the chain first showed that the payer has withdrawn what is due, in milliseconds. The operator was told. */
   readonly lostAt?: number
-  /** What the chain had claimed beyond what this record knew: after the restore of an older backup. In base units. */
+  /** Claims on chain that this record did not know, after the restore of an older backup. In base units. */
   readonly forgotten?: string
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
@@ -217,8 +217,8 @@ const spentBy = ({ spent, ceiling }: ChannelState): readonly string[] =>
 const MAX_SKEW_MS = 30_000
 
 /**
- * What a node behind the last refund says is left out: it would count money that has gone. So is what was asked long
- * before something newer was noted. Where more was claimed than the record knows, the record is an old one, from a
+ * Ignores the answer of a node behind the last refund, which would count money that has gone, and one that was asked
+ * long before something newer was noted. Where more was claimed than the record knows, the record is an old one, from a
  * backup: the chain is right, and no voucher of ours goes beyond it.
  */
 export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
@@ -279,7 +279,7 @@ export function channelStateOf(state: ChannelState): { readonly [name: string]: 
 
 export type ChannelStates = ReturnType<typeof channelStates>
 
-/** What was claimed of a channel, `claimed` in all, and was never charged by the calls that its record knows. */
+/** Part of `claimed` that no call in the channel's record was charged. */
 export function lostIn(record: Json | undefined, claimed: bigint): bigint {
   if (record === undefined) return claimed
   const { charged, forgotten = '0' } = decoded(record)
