@@ -21,6 +21,7 @@ import { changelog } from './products/site/changelog_data.ts'
 import { unknownPath, wrongMethod } from './http/routing_errors.ts'
 import { errorReply, type ErrorFormat } from './http/error_formats.ts'
 import { ApiError, withRetryAfter } from './http/errors.ts'
+import { pricesOf } from './payment/control/controls.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { Engine, Settings } from './engine.ts'
 import { budget, holdOn, inputParser, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
@@ -163,6 +164,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const { signer } = setup
   const signing = signer && signedReplies(signer, { clock, log })
   const { networks = [], featureFlags = {} } = setup
+  const prices = pricesOf(setup)
   const allowlists = Object.fromEntries(
     Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
       list,
@@ -196,7 +198,7 @@ export function customGateway(setup: CustomSetup): Gateway {
       parsers: new Map(
         [...list.sold.values()].map((endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)]),
       ),
-      context: { catalog, vendors, countTokens, featureFlags, networks },
+      context: { catalog, prices, vendors, countTokens, featureFlags, networks },
     },
     offers: offersOf({ ports, timeouts }),
     money: { storage, chain, clock, log, meter: ports.meter, timeouts, prepaid },
@@ -220,7 +222,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const { handlePaid, discover, poll, pollUpstream, cancel, drain } = callHandlers(engine)
   const terms = () => withoutHints(chain.terms(clock.now()))
   const { families } = chain
-  const offering = { catalog, vendors, countTokens, networks, families, featureFlags, allowlists }
+  const offering = { catalog, prices, vendors, countTokens, networks, families, featureFlags, allowlists }
   const documents = documentsOf(list.endpoints, {
     label,
     version,
@@ -246,6 +248,8 @@ export function customGateway(setup: CustomSetup): Gateway {
     closed: () => chain.closed?.(clock.now()),
     terms,
     healthStatus,
+    sellerOf: (kind) =>
+      list.endpoints.find((endpoint) => isSold(endpoint) && endpoint.rows?.kind === kind) ?? { name: kind, tag: kind },
     did: (origin) => signer && JSON.stringify(didDocument(signer, origin)),
     ...documents.documents,
   }
@@ -261,6 +265,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const operators = operatorCheck(setup.operatorToken, attemptLimit(clock))
   const freeContext = {
     catalog,
+    prices,
     objects,
     vendors,
     countTokens,

@@ -90,7 +90,7 @@ export function orders({ ports, settings, products, limits }: Engine): Orders {
   ): Promise<Quoted> {
     const input = await endpoint.check(read, head, { ...context, countTokens })
     requireAvailable(endpoint, input)
-    return { input, price: endpoint.price(input) }
+    return { input, price: endpoint.price(input, context) }
   }
 
   function requireAvailable(endpoint: Sold, input: unknown): void {

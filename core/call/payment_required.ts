@@ -130,8 +130,8 @@ function sharedPrice(): (price: Price) => Price {
   const known = boundedMap<Price>(MAX_WRITTEN)
   return (price) => {
     if (Object.isFrozen(price)) return price
-    const { amount, maxTimeoutSeconds, publicPrice, also } = price
-    const key = `${amount} ${maxTimeoutSeconds} ${JSON.stringify([publicPrice, also])}`
+    const { maxTimeoutSeconds, also } = price
+    const key = `${maxTimeoutSeconds} ${JSON.stringify([replies.publicPrice(price), also])}`
     const before = known.get(key)
     if (before) return before
     const first = Object.freeze({ ...price })

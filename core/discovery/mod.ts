@@ -23,8 +23,8 @@ const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
 
 export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
   const bazaarByName = new Map<string, Bazaar>()
-  // Payment terms become available after the start and may change with the chain configuration.
-  const key = () => JSON.stringify(facts.terms())
+  // Payment terms become available after the start and may change with the chain configuration, margins at any time.
+  const key = () => `${facts.offering.prices?.version() ?? ''} ${JSON.stringify(facts.terms())}`
   // Rows and vendors do not change while a gateway runs.
   const offered = memoized(
     () => offeredIn(endpoints, facts.offering),

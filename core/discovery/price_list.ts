@@ -1,10 +1,10 @@
-/** The price of one call of each endpoint, computed by the code that quotes it. */
-import { type Endpoint, type Offering, type Sold, isSold, methodsOf } from '../endpoint/mod.ts'
+/** The price of one call of each endpoint, computed by the code that quotes it, the operator's margin included. */
+import { type Endpoint, type Offering, type Sold, isSold, methodsOf, quotedRange } from '../endpoint/mod.ts'
 import type { Priced, PriceRange } from '../endpoint/gateway_info.ts'
 import { print } from '../x402/money.ts'
 
 export function priceRange(endpoint: Sold, offering: Offering): PriceRange {
-  const { min, max } = endpoint.priceRange(offering)
+  const { min, max } = quotedRange(endpoint, offering)
   if (min === max) return { mode: 'fixed', currency: 'USD', amount: print(min) }
   return { mode: 'dynamic', currency: 'USD', min: print(min), max: print(max) }
 }

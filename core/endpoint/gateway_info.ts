@@ -1,6 +1,7 @@
 /** The facts that a gateway publishes: to its free endpoints, in its documents, on its price list. */
 import type { ChainFamily } from '../ports/chain_family.ts'
 import type { Closed } from '../ports/mod.ts'
+import type { Product } from './prices.ts'
 import type { Terms } from '../x402/offer.ts'
 
 /** Public facts of a gateway, derived from its endpoints and its chain. */
@@ -26,6 +27,8 @@ export type GatewayFacts = {
   terms(): readonly Terms[]
   /** Recent health of its chain and its models. */
   readonly healthStatus: HealthStatus
+  /** The endpoint that sells the models of a kind, which its product declares. */
+  sellerOf(kind: string): Product
   /** The available endpoints and what one call of each costs. */
   pricing(): readonly Priced[]
   /** The OpenAPI document. `all` adds endpoints that are not configured, marked `x-available: false`. */

@@ -18,13 +18,21 @@ export {
   type CatalogRow,
   type Context,
   type Offering,
-  type Price,
   type RowKind,
   rowKind,
   type Rows,
-  sharedPrices,
 } from './offering.ts'
 export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
+export {
+  cachedWhileTrue,
+  type Price,
+  type Prices,
+  type Product,
+  quotedRange,
+  rateOf,
+  sharedPrices,
+  STANDARD_PRICES,
+} from './prices.ts'
 export type { JobDescription } from './sale.ts'
 export {
   type Allowlist,

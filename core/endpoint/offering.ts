@@ -4,8 +4,7 @@ import { ApiError } from '../http/errors.ts'
 import { clip } from '../lib/text.ts'
 import type { ChainFamily } from '../ports/chain_family.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
-import type { Usdc } from '../x402/money.ts'
-import type { Json } from '../lib/json.ts'
+import type { Prices } from './prices.ts'
 import type { ImageRow } from '../ports/vendors/images.ts'
 import type { ChatRow } from '../ports/vendors/chat.ts'
 import type { VideoRow } from '../ports/vendors/video.ts'
@@ -14,6 +13,8 @@ import type { AudioRow } from '../ports/vendors/audio.ts'
 /** Context of the pure functions of an endpoint, besides the input. */
 export type Context = {
   readonly catalog: Catalog
+  /** The markup on the rates of the catalog. Absent: the standard one, and no margin. */
+  readonly prices?: Prices
   /** Features that the operator has switched off for a while; everything is on by default. */
   readonly featureFlags?: { readonly referenceMedia?: boolean }
   /** Networks on which this gateway is paid, as CAIP-2 ids. */
@@ -26,35 +27,6 @@ export type Context = {
 
 /** The catalogs, and the configured vendors that can serve them. */
 export type Offering = Context & { readonly vendors: Vendors }
-
-/** Price of an order. Frozen if orders share it, so that values derived from it can be cached by it. */
-export type Price = {
-  readonly amount: Usdc
-  /** Lifetime of the signed authorization; work and settlement must fit into it. */
-  readonly maxTimeoutSeconds: number
-  /** Added to `amount` and `currency` in the body's `price`. */
-  readonly publicPrice: Readonly<Record<string, Json>>
-  /** The operator's margin that `amount` includes, in percent. */
-  readonly margin?: string
-  /** Added to the body of the 402, for example `generation_info`. */
-  readonly also?: Readonly<Record<string, Json>>
-}
-
-/** Makes the price of a variant of a catalog row once: orders of the same variant share it. */
-export function sharedPrices<Row extends object>(): (row: Row, variant: string, make: () => Price) => Price {
-  const byRow = new WeakMap<Row, Map<string, Price>>()
-  return (row, variant, make) => {
-    const variants = byRow.get(row) ?? new Map<string, Price>()
-    byRow.set(row, variants)
-    const known = variants.get(variant)
-    if (known) return known
-    const price = Object.freeze(make())
-    if (variants.size < MAX_VARIANTS) variants.set(variant, price)
-    return price
-  }
-}
-
-const MAX_VARIANTS = 200
 
 /** Catalog rows of one kind, found by public id or by alias. */
 export type Rows<Row> = { readonly all: readonly Row[]; get(id: string): Row | undefined }
@@ -101,7 +73,7 @@ type RowKindFields<Row extends CatalogRow> = {
   readonly usual?: Partial<Row>
   /** The vendor that serves a row; undefined where the operator has configured none. */
   vendorOf(row: Row, vendors: Vendors): object | undefined
-  /** How /api/v1/models shows a row, beside its id, maker and name. */
+  /** How /api/v1/models shows a row, beside its id, maker and name. `pricing` is before the operator's margin. */
   entry(row: Row): RowEntry
 }
 

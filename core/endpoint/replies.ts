@@ -1,6 +1,7 @@
 /** Replies of a call in the plain format: results, envelopes, jobs and refusals (contract 5.23). Makes no decisions. */
 import { formatDemand, type ErrorFormat } from '../http/error_formats.ts'
 import type { Paid, Price, Settled, Showing, Sold, Stored } from './mod.ts'
+import { listedRates } from './prices.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
@@ -76,6 +77,7 @@ export function demand(
 export const publicPrice = (price: Price): Body => ({
   amount: print(price.amount),
   currency: 'USD',
+  ...listedRates(price),
   ...price.publicPrice,
 })
 export const priceOf = (call: Call, amount = call.quote): Body => ({ amount: print(amount), currency: 'USD' })
@@ -219,7 +221,7 @@ type Bare = Pick<Collected, 'stored' | 'href'> & {
 }
 
 /** 200 with nothing but the result, its numbers in full precision; the payment outcome is in the headers. */
-export function bare(endpoint: Paid, call: Pick<Call, 'request'>, { headers, ...showing }: Bare): Reply {
+export function bare(endpoint: Paid, call: Pick<Call, 'request' | 'quote'>, { headers, ...showing }: Bare): Reply {
   const { text, headers: own = {} } = endpoint.verbatim
     ? passed(showing.stored.made)
     : { text: exactJson(resultFields(endpoint, call, showing)) }
@@ -251,10 +253,11 @@ const effectHeaders = ({ effects }: Paid, { made }: Stored): Readonly<Record<str
 
 function resultFields(
   endpoint: Paid,
-  call: Pick<Call, 'request'>,
+  call: Pick<Call, 'request' | 'quote'>,
   { stored, href, raw, settlement }: Pick<Collected, 'stored' | 'href' | 'raw'> & Pick<Showing, 'settlement'>,
 ): Body {
-  return endpoint.show(stored, { request: call.request, href, ...(raw && { raw }), ...(settlement && { settlement }) })
+  const { request, quote } = call
+  return endpoint.show(stored, { request, quote, href, ...(raw && { raw }), ...(settlement && { settlement }) })
 }
 
 /** 202 to the POST, with the job's envelope. */

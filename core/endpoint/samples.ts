@@ -10,6 +10,7 @@ import {
   type Streamed,
   type StreamedContext,
 } from './mod.ts'
+import { asQuoted } from './prices.ts'
 import { ApiError } from '../http/errors.ts'
 
 /** A complete request by its parts. `price` is undefined when no configured vendor can serve it. */
@@ -59,8 +60,11 @@ const orderOf = (endpoint: Sold, offering: Offering): Fields =>
 /** The same with its price. Never rejects: a sample that cannot be priced has none. */
 export async function pricedTrial(endpoint: Sold, context: StreamedContext): Promise<Trial> {
   const trial = trialOf(endpoint, context)
-  if (endpoint.delivery === 'stream') return await streamedTrial(endpoint, trial, context)
-  return { ...trial, price: await measuredPrice(endpoint, context).catch(apiErrorOnly) }
+  const { price, ...request } =
+    endpoint.delivery === 'stream'
+      ? await streamedTrial(endpoint, trial, context)
+      : { ...trial, price: await measuredPrice(endpoint, context).catch(apiErrorOnly) }
+  return { ...request, price: price && price !== 'free' ? asQuoted(endpoint, price, context) : price }
 }
 
 /** The endpoints that this gateway can serve as it is configured, in order. */
@@ -104,7 +108,7 @@ async function streamedTrial(endpoint: Streamed, trial: Trial, context: Streamed
     const params = { ...trial.path, ...Object.fromEntries(missing.map((name) => [name, id ?? name])) }
     const input = await endpoint.check(body, { params, header: () => null }, context).catch(apiErrorOnly)
     if (input !== undefined && endpoint.isAvailable(input, context))
-      return { ...trial, path: params, price: endpoint.price(input) }
+      return { ...trial, path: params, price: endpoint.price(input, context) }
   }
   return { ...trial, path: { ...Object.fromEntries(missing.map((name) => [name, name])), ...trial.path } }
 }

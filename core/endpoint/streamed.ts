@@ -1,5 +1,6 @@
 /** An endpoint that answers at once and is settled after the answer. */
-import type { Offering, Price } from './offering.ts'
+import type { Context, Offering } from './offering.ts'
+import type { Price } from './prices.ts'
 import type { Ports } from '../ports/mod.ts'
 import type { Usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
@@ -62,7 +63,7 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   /** A valid body, shown in OpenAPI and quoted to probes: the first one that this gateway can serve. */
   sample(offering: Offering): Readonly<Record<string, Json>>
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
-  price(input: Input): Price | 'free'
+  price(input: Input, context: Context): Price | 'free'
   /**
    * The most that an answer may cost the operator, at list price: a quote counts only a share of the longest answer.
    * Absent where the quote covers it.
@@ -73,7 +74,7 @@ export type Streamed<Input = unknown> = Sale<Input> & {
    * Prices an answer by its usage, at list price, for schemes that charge by use. Undefined where only the quote is
    * known: it is then charged. Absent where the quote is the price.
    */
-  cost?(input: Input, used: Used, context: Pick<Ports, 'countTokens'>): Promise<Usdc | undefined>
+  cost?(input: Input, used: Used, context: Pick<StreamedContext, 'countTokens' | 'prices'>): Promise<Usdc | undefined>
   /** The wallets that may buy this; undefined when all may (contract 1.58). */
   allowlists?(input: Input): Allowlist | undefined
   /**

@@ -4,6 +4,7 @@ import type { Context, Offering, Catalog } from './offering.ts'
 import type { Ports, Storage, StoredRecord } from '../ports/mod.ts'
 import type { CallContext } from './call_context.ts'
 import type { Json } from '../lib/json.ts'
+import type { Usdc } from '../x402/money.ts'
 import type { MediaStream } from '../ports/vendors/media.ts'
 
 /** One order for work. `signal` aborts at the work's deadline, never because the caller disconnected. */
@@ -79,6 +80,8 @@ export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; r
  * values.
  */
 export type Showing = {
+  /** The quote of the call. */
+  readonly quote: Usdc
   readonly request: Json
   readonly href: (key: string) => string
   readonly raw?: readonly string[]

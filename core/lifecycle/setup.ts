@@ -3,6 +3,7 @@ import type { Catalog, Context } from '../endpoint/offering.ts'
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Window } from '../http/rate_limit.ts'
 import type { Controls } from '../payment/control/controls.ts'
+import type { Markup } from '../x402/pricing.ts'
 import type { Retention } from '../payment/retention.ts'
 import type { Timeouts } from '../payment/timeouts.ts'
 import type { NewWalletsLimit } from '../payment/unpaid/new_wallets.ts'
@@ -81,6 +82,8 @@ export type Setup = {
    * it is taken off the path of a request. Without a slash at its end; by default empty.
    */
   readonly basePath?: string
+  /** What is added to the rates of the catalog: a fee of 0.001 USD per call and 5% on media by default. */
+  readonly markup?: Partial<Markup>
   /** The operator's limits, lists, margins and maintenance switch, shared by the gateways of a process. */
   readonly controls?: Controls
   /** Serves `/v1/*` like `/api/v1/*` (contract 3.8). */

@@ -64,6 +64,7 @@ const OPTIONS = new Set([
   'operatorToken',
   'basePath',
   'controls',
+  'markup',
   'bareV1',
   'changes',
 ])

@@ -17,5 +17,5 @@ export { type Challenge, challenge, MAX_HEADERS, type Resource } from './challen
 export { fits, isSamePaymentMethod, notOnOffer, offerOf, type OfferTerms, type Terms } from './offer.ts'
 export { type Jwk, type OfferSigner, readSigned, type SignedContent } from './offer_receipt.ts'
 export { identifierIn, type PaymentIdentifier } from './payment_identifier.ts'
-export { asNumber, FEE, flatPrice, FLOOR, isBelow, mediaPrice, perToken, piecePrice, withMargin } from './pricing.ts'
+export { asNumber, flatPrice, FLOOR, isBelow, mediaPrice, mediaRate, perToken, piecePrice } from './pricing.ts'
 export * from './money.ts'

@@ -1,10 +1,16 @@
 /** The formulas of the contract. Each is exact until its last step; the fee is added once per paid call. */
-import { type Dollars, dollars, plus, roundUp, times, type Usdc } from './money.ts'
+import { type Dollars, dollars, plus, print, roundUp, times, type Usdc } from './money.ts'
 
-/** Flat transaction fee per paid call (contract 1.14). */
-export const FEE = dollars('0.001')
+/** The markup of a gateway on the rates of its catalog. */
+export type Markup = {
+  /** US dollars per paid call (contract 1.14). */
+  readonly fee: Dollars
+  /** The margin on media, in percent (contract 1.15). */
+  readonly mediaPercent: Dollars
+}
 
-const MEDIA_MARGIN = dollars('1.05')
+/** The markup of a gateway whose operator has set none. */
+export const STANDARD_MARKUP: Markup = { fee: dollars('0.001'), mediaPercent: dollars('5') }
 
 /**
  * Images: `rate * n * 1.05 + 0.001` (contract 5.4). `rate` is the catalog rate for one image.
@@ -12,12 +18,17 @@ const MEDIA_MARGIN = dollars('1.05')
  * @example
  * const price = mediaPrice(dollars('0.04'), 2)
  */
-export function mediaPrice(rate: Dollars, n: number): Usdc {
-  return roundUp(plus(withMargin(times(rate, BigInt(n))), FEE))
+export function mediaPrice(rate: Dollars, n: number, markup: Markup = STANDARD_MARKUP): Usdc {
+  return roundUp(plus(mediaRate(times(rate, BigInt(n)), markup), markup.fee))
 }
 
-/** The price of one image with margin and without fee, as the model listing shows it. */
-export const withMargin = (rate: Dollars): Dollars => times(rate, MEDIA_MARGIN)
+/** A rate of media with their margin and without the fee. */
+export const mediaRate = (rate: Dollars, { mediaPercent }: Markup): Dollars => raise(rate, mediaPercent)
+
+/** An amount with a margin in percent, exactly. */
+export function raise(amount: Dollars, { num, den }: Dollars): Dollars {
+  return times(amount, { num: 100n * den + num, den: 100n * den })
+}
 
 /**
  * A flat price per call plus the fee: `0.01` is 0.011.
@@ -25,8 +36,8 @@ export const withMargin = (rate: Dollars): Dollars => times(rate, MEDIA_MARGIN)
  * @example
  * const price = flatPrice('0.01')
  */
-export function flatPrice(usd: string): Usdc {
-  return roundUp(plus(dollars(usd), FEE))
+export function flatPrice(usd: string, { fee }: Pick<Markup, 'fee'> = STANDARD_MARKUP): Usdc {
+  return roundUp(plus(dollars(usd), fee))
 }
 
 /**
@@ -35,9 +46,12 @@ export function flatPrice(usd: string): Usdc {
  * @example
  * const price = piecePrice('0.002', 3)
  */
-export function piecePrice(usd: string, pieces: number): Usdc {
-  return roundUp(plus(times(dollars(usd), BigInt(pieces)), FEE))
+export function piecePrice(usd: string, pieces: number, { fee }: Pick<Markup, 'fee'> = STANDARD_MARKUP): Usdc {
+  return roundUp(plus(times(dollars(usd), BigInt(pieces)), fee))
 }
+
+/** A price with four decimals where that is exact, else with six. */
+export const shortAmount = (amount: Usdc): string => print(amount, amount % 100n === 0n ? 4 : 6)
 
 export const NOTHING = dollars('0')
 export const FLOOR = dollars('0.001')

@@ -166,6 +166,18 @@ export const File = Type.Object(
       Type.String({ minLength: 64, maxLength: 4_000 }),
       { usual: 'offers and receipts are not signed; on devnet a key of its own' },
     ),
+    transaction_fee_usd: setting(
+      'The fee that is part of every paid price, once per call: US dollars as text. Models with a flat price include it.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.001' }),
+    ),
+    media_margin_percent: setting(
+      'The margin on images, sounds and videos that are sold at a rate, in percent, as text. Margins by product are set while the gateway runs: see [operations](operations.md#limits-and-switches).',
+      Type.String({
+        pattern: '^[0-9]{1,4}(\\.[0-9]{1,4})?$',
+        words: 'a percentage as text, such as "5" or "7.5"',
+        default: '5',
+      }),
+    ),
     chat_receipt_seconds: setting(
       'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
       Type.Number({ minimum: 0, maximum: 60, default: 10 }),
@@ -253,6 +265,8 @@ export const variables: Readonly<Record<string, string>> = {
   LOG_LEVEL: 'log_level',
   POLL_KEYS: 'poll_keys',
   SIGNING_KEY: 'signing_key',
+  TRANSACTION_FEE_USD: 'transaction_fee_usd',
+  MEDIA_MARGIN_PERCENT: 'media_margin_percent',
   CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
   NEW_WALLET_CALLS: 'new_wallet_calls',
   NEW_WALLET_USDC: 'new_wallet_usdc',

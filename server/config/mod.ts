@@ -11,6 +11,7 @@ import { databases } from '../../adapters/storage/databases.ts'
 import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
 import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
+import type { Markup } from '../../core/x402/pricing.ts'
 import { DEFAULT_DIR, DEVNET_DIR, type File, readSettings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
@@ -92,6 +93,8 @@ export type Config = Services & {
   readonly signingKey: Jwk | undefined
   /** Vendors that are configured by a key in the environment alone. */
   readonly environmentVendors: readonly string[]
+  /** What is added to the rates of the catalogs. */
+  readonly markup: Markup
   /** How long a finished answer waits for its settlement. */
   readonly receiptMs: number
   /** Limits for wallets that have never paid, on calls that are served before settlement. */
@@ -343,6 +346,10 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       pollKeys: file.poll_keys,
       signingKey,
       environmentVendors: Object.keys(found.vendors),
+      markup: {
+        fee: dollars(file.transaction_fee_usd ?? '0.001'),
+        mediaPercent: dollars(file.media_margin_percent ?? '5'),
+      },
       receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
       newWallet: {
         calls: file.new_wallet_calls ?? NEW_WALLET_LIMIT.calls,

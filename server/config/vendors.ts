@@ -104,7 +104,7 @@ export const ImageSetting = Type.Object(
     vendor: setting('The vendor that serves it: a table of `[vendors]`.', Text),
     upstream: setting('The name of the model at its vendor.', Text),
     sizes: setting(
-      'Prices in US dollars per image by size, as text, before the margin of 5% and the fee: `{ "1024x1024" = "0.02" }`.',
+      'Prices in US dollars per image by size, as text, before the margin on media and the fee: `{ "1024x1024" = "0.02" }`.',
       Type.Record(Type.String({ pattern: SIZE }), Rate),
     ),
     edits: setting(

@@ -361,6 +361,7 @@ function gatewaySettings(
     bareV1: config.bareV1,
     featureFlags: config.featureFlags,
     timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
+    markup: config.markup,
     newWallet: config.newWallet,
     newWallets: config.newWallets,
     retention: config.retention,

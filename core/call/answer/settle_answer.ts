@@ -57,15 +57,16 @@ export async function settleAnswer(engine: Engine, opened: OpenedCall<Streamed>,
 
 /** An attempt to store the answer and to settle it. It may be repeated when storage fails. */
 async function attemptOf(
-  { ports, money }: Engine,
+  engine: Engine,
   opened: OpenedCall<Streamed>,
   { stored, used }: Made,
 ): Promise<() => Promise<Paying>> {
+  const { ports, money } = engine
   const { endpoint, call, authorization } = opened
   const { clock, meter } = ports
   const usage = tokensOf(answerOf(stored).usage)
   if (usage) meter?.tokensUsed?.(endpoint.name, usage)
-  const charge = used && (await chargeByUse(ports, opened, used))
+  const charge = used && (await chargeByUse(engine, opened, used))
   return async () => {
     const now = clock.now()
     const completion = {
@@ -84,13 +85,13 @@ async function attemptOf(
 
 /** The charge of an answer by what was used; undefined where the quote is charged. */
 async function chargeByUse(
-  { countTokens, log }: Engine['ports'],
+  { ports: { log }, products: { context } }: Engine,
   { endpoint, input, call, margin, authorization }: OpenedCall<Streamed>,
   used: Used,
 ): Promise<Usdc | undefined> {
   if (!endpoint.cost || !chargesUse(authorization.offer)) return undefined
   try {
-    const cost = await endpoint.cost(input, used, { countTokens })
+    const cost = await endpoint.cost(input, used, context)
     return cost && chargeOf(cost, { quote: call.quote, ...(margin !== undefined && { margin }) })
   } catch (error) {
     log.warn('what an answer used could not be counted; it is charged its quote', {

@@ -9,6 +9,7 @@ import { newId, newSecret } from '../../lib/ids.ts'
 import { within } from '../../lib/timers.ts'
 import { askModel } from '../answer/ask_model.ts'
 import { eventStream } from '../answer/event_stream.ts'
+import { usdc } from '../../x402/money.ts'
 import { asApiError } from '../work/failure.ts'
 import { hrefOn } from '../work/result_replies.ts'
 import { orderOf } from '../work/run_work.ts'
@@ -32,7 +33,11 @@ export async function serveFreeWork(
       endpoint.run({ ...order, signal }),
     )
     const stored: Stored = { made, media: [], created: Math.floor(clock.now() / 1000) }
-    return replies.bare(endpoint, { request: {} }, { stored, href: hrefOn(engine, requestContext), headers: {} })
+    return replies.bare(
+      endpoint,
+      { request: {}, quote: usdc(0n) },
+      { stored, href: hrefOn(engine, requestContext), headers: {} },
+    )
   } catch (error) {
     if (!(error instanceof ApiError))
       log.warn('work that costs nothing failed', { endpoint: endpoint.name, error: (error as Error).message })

@@ -2,17 +2,16 @@
  * The operator's controls, as the engine uses them. They are stored as one record and read every few seconds, so a
  * quote asks nothing of the storage.
  */
-import type { Price } from '../../endpoint/mod.ts'
+import { type Price, type Prices, type Product, STANDARD_PRICES } from '../../endpoint/mod.ts'
+import { withMargin } from '../../endpoint/prices.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Limits } from '../../http/rate_limit.ts'
 import type { Storage } from '../../ports/mod.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
-import { marginAt, marginsSince, withMargin } from './margin.ts'
+import type { Markup } from '../../x402/pricing.ts'
+import { marginAt, MARGIN_DELAY_MS, marginsSince } from './margin.ts'
 import { CONTROLS, type Limit, NO_RULES, type Rules } from './rules.ts'
 import { type Period, periodOf, type Spending, type SpendingHold, spendings } from './spending.ts'
-
-/** What a margin is looked up by: the endpoint's own name before its tag. */
-type Product = { readonly name: string; readonly tag: string }
 
 export type Controls = {
   rules(): Rules
@@ -24,6 +23,12 @@ export type Controls = {
   observed: Spending['observed']
   /** Throws a 503 while the maintenance switch is on. */
   requireOpen(): void
+  /** The margin on a product in percent, as quotes have it now. */
+  marginOf(product: Product): string
+  /** All margins as quotes have them now, as text: it changes when one of them does. */
+  margins(): string
+  /** For how many seconds margins stay as they are: none that is set from now on is in force sooner. */
+  steadySeconds(): number
   /** The price with its current margin. */
   marked(product: Product, price: Price): Price
   /** The price of the quote that this signed amount answers, current or earlier while it can still be paid. */
@@ -48,6 +53,8 @@ const OWNER = 'operator'
 const FOR_EVER_MS = 3_650 * 86_400_000
 const MAX_TRIES = 20
 const ALL = '*'
+/** A replica reads a change within half of its delay. */
+const STEADY_MS = MARGIN_DELAY_MS / 2
 const PERIODS = ['day', 'month'] as const
 const GATEWAY = 'The gateway'
 /** How long after its lifetime a quote of another margin is still known: a lost reply is asked for again so long. */
@@ -104,10 +111,23 @@ export function controls({
       })
     },
 
-    marked(product, price) {
-      const changes = marginsOf(product)
-      return changes ? withMargin(price, marginAt(changes, clock.now())) : price
+    marginOf: currentMargin,
+
+    margins() {
+      const now = clock.now()
+      return Object.entries(rules.margins)
+        .map(([name, changes]) => `${name}=${marginAt(changes, now)}`)
+        .join()
     },
+
+    steadySeconds() {
+      const now = clock.now()
+      const next = Object.values(rules.margins).flatMap((changes) => changes.map(({ from }) => from - now))
+      const ahead = next.filter((ms) => ms > 0)
+      return Math.floor(Math.min(STEADY_MS, ...ahead) / 1_000)
+    },
+
+    marked: (product, price) => withMargin(price, currentMargin(product)),
 
     honoured(product, price, signed) {
       const changes = marginsOf(product)
@@ -169,9 +189,26 @@ export function controls({
     return spending.hold({ payer, gateway, amount }, now)
   }
 
+  function currentMargin(product: Product): string {
+    const changes = marginsOf(product)
+    return changes ? marginAt(changes, clock.now()) : '0'
+  }
+
   function marginsOf({ name, tag }: Product) {
     return rules.margins[name] ?? rules.margins[tag]
   }
+}
+
+/** The markup of a gateway, and its operator's margins as they change. */
+export function pricesOf({
+  markup,
+  controls: control,
+}: {
+  readonly markup?: Partial<Markup>
+  readonly controls?: Controls
+}): Prices {
+  const { marginOf, margins: version, steadySeconds } = control ?? { ...STANDARD_PRICES, margins: () => '' }
+  return { ...STANDARD_PRICES, ...markup, marginOf, version, steadySeconds }
 }
 
 const refused = (message: string) => new ApiError('NOT_ALLOWED', { message: `${message} Nothing was charged.` })

@@ -1,6 +1,6 @@
 /** Margins of the operator on top of the prices of products. */
-import type { Price } from '../../endpoint/mod.ts'
-import { dollars, print, type Usdc, usdc } from '../../x402/money.ts'
+import { withMarginOf } from '../../endpoint/prices.ts'
+import type { Usdc } from '../../x402/money.ts'
 import type { MarginChange } from './rules.ts'
 
 /**
@@ -9,39 +9,12 @@ import type { MarginChange } from './rules.ts'
  */
 export const MARGIN_DELAY_MS = 10_000
 
-const MADE = new WeakMap<Price, Map<string, Price>>()
-
-/** The price with a margin in percent, rounded up to a base unit. The same object for the same price and margin. */
-export function withMargin(price: Price, percent: string): Price {
-  if (price.amount === 0n || Number(percent) === 0) return price
-  const made = MADE.get(price) ?? new Map<string, Price>()
-  const known = made.get(percent)
-  if (known) return known
-  const amount = raised(price.amount, percent)
-  const { publicPrice } = price
-  const marked = {
-    ...price,
-    amount,
-    margin: percent,
-    // Products that write the amount in fewer digits would round what is signed.
-    ...('amount' in publicPrice && { publicPrice: { ...publicPrice, amount: print(amount) } }),
-  }
-  MADE.set(price, made.set(percent, marked))
-  return marked
-}
-
-function raised(amount: Usdc, percent: string): Usdc {
-  const { num, den } = dollars(percent)
-  const whole = 100n * den
-  return usdc((amount * (whole + num) + whole - 1n) / whole)
-}
-
 /** What a cost comes to: with the margin of its quote, and at most the quote. */
 export function chargeOf(
   cost: Usdc,
   { margin = '0', quote }: { readonly margin?: string; readonly quote: Usdc },
 ): Usdc {
-  const charge = raised(cost, margin)
+  const charge = withMarginOf(cost, margin)
   return charge < quote ? charge : quote
 }
 

@@ -30,7 +30,7 @@ export const ListedWallet = Type.Object(
 )
 
 export const Margin = Type.Object(
-  { percent: Type.String({ pattern: '^\\d{1,4}(\\.\\d{1,4})?$' }) },
+  { percent: Type.String({ pattern: '^(\\d{1,4}|-\\d{1,2})(\\.\\d{1,4})?$' }) },
   { additionalProperties: false },
 )
 

@@ -5,12 +5,12 @@
 import { Type } from '@sinclair/typebox'
 import * as shared from './shared.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
-import { free, type Offering, paid, polled } from '../../endpoint/mod.ts'
+import { free, type Offering, paid, polled, rateOf, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { quoted, charactersIn } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Json } from '../../lib/json.ts'
-import { asNumber, FEE } from '../../x402/pricing.ts'
+import { asNumber } from '../../x402/pricing.ts'
 import { audioPrice } from './price.ts'
 import { READS } from '../../endpoint/replies.ts'
 
@@ -92,7 +92,7 @@ const compose = paid({
     }
   },
 
-  price({ model }, { catalog }) {
+  price({ model }, { catalog, prices = STANDARD_PRICES }) {
     const row = shared.rowFor({ catalog }, 'music', model)
     const generation_info = {
       model: row.id,
@@ -101,9 +101,10 @@ const compose = paid({
       note: 'Ready within 60 seconds: 200 and settled in that response. Otherwise 202 with a poll_url; nothing is charged until a poll finds the track ready.',
     }
     return {
-      amount: audioPrice(row.billing),
+      amount: audioPrice(row.billing, { markup: prices }),
       maxTimeoutSeconds: 600,
-      publicPrice: { pricePerTrack: asNumber(row.billing.rate) },
+      rates: { pricePerTrack: row.billing.rate, transactionFee: prices.fee },
+      publicPrice: { marginPercent: asNumber(prices.mediaPercent) },
       also: { generation_info },
     }
   },
@@ -111,7 +112,10 @@ const compose = paid({
   sample: (offering) => shared.sampleOf(EXAMPLE, 'music', offering),
   isAvailable: shared.isAvailable('music'),
   priceRange: (offering) =>
-    shared.priceRangeOf(shared.availableRows(offering, 'music').map(({ billing }) => audioPrice(billing))),
+    shared.priceRangeOf(
+      shared.availableRows(offering, 'music').map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
+      offering,
+    ),
   remember: ({ model = null }) => ({ model, request: { model } }),
   delivery: 'hybrid',
   windowMs: INLINE_WINDOW_MS,
@@ -158,7 +162,7 @@ const jobPoll = polled({
 })
 
 const rate = (description: string) =>
-  Type.Optional(Type.Number({ description: `US dollars ${description}, before margin and fee.` }))
+  Type.Optional(Type.Number({ description: `US dollars ${description}, before the margin on media and the fee.` }))
 
 const models = free({
   name: 'audio.models',
@@ -210,9 +214,11 @@ const models = free({
 
 export const music = [compose, jobPoll, models]
 
-function listing(row: AudioRow, offering: Pick<Offering, 'vendors'>) {
+function listing(row: AudioRow, offering: Pick<Offering, 'vendors' | 'prices'>) {
   const { id, name, maker, kind, billing } = row
-  const pricing = { [shared.RATE_NAMES[billing.mode]]: asNumber(billing.rate), transaction_fee: asNumber(FEE) }
+  const { prices = STANDARD_PRICES } = offering
+  const rate = rateOf({ prices }, shared.productOf(kind))
+  const pricing = { [shared.RATE_NAMES[billing.mode]]: rate(billing.rate), transaction_fee: rate(prices.fee) }
   return {
     id,
     object: 'model',

@@ -2,7 +2,7 @@
 import { charactersIn } from '../../lib/text.ts'
 import { dollars, type Usdc, roundUp, plus, times } from '../../x402/money.ts'
 import type { AudioBilling } from '../../ports/vendors/audio.ts'
-import { FEE, mediaPrice, withMargin, isBelow, FLOOR } from '../../x402/pricing.ts'
+import { type Markup, mediaPrice, mediaRate, isBelow, FLOOR, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
 const WIDE = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}]/gu
 
@@ -26,10 +26,14 @@ const THOUSANDTH = dollars('0.001')
  */
 export function audioPrice(
   { mode, rate }: AudioBilling,
-  { characters = 0, seconds = 0 }: { readonly characters?: number; readonly seconds?: number } = {},
+  {
+    characters = 0,
+    seconds = 0,
+    markup = STANDARD_MARKUP,
+  }: { readonly characters?: number; readonly seconds?: number; readonly markup?: Markup | undefined } = {},
 ): Usdc {
-  if (mode === 'per_second') return roundUp(plus(times(rate, BigInt(seconds)), FEE))
-  if (mode !== 'per_character') return mediaPrice(rate, 1)
-  const text = withMargin(times(times(rate, BigInt(characters)), THOUSANDTH))
-  return roundUp(plus(isBelow(text, FLOOR) ? FLOOR : text, FEE))
+  if (mode === 'per_second') return roundUp(plus(times(rate, BigInt(seconds)), markup.fee))
+  if (mode !== 'per_character') return mediaPrice(rate, 1, markup)
+  const text = mediaRate(times(times(rate, BigInt(characters)), THOUSANDTH), markup)
+  return roundUp(plus(isBelow(text, FLOOR) ? FLOOR : text, markup.fee))
 }

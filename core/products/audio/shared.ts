@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import type { AudioKind, AudioRow, AudioFormat, AudioVendor, MadeAudio } from '../../ports/vendors/audio.ts'
 import type { Catalog } from '../../endpoint/offering.ts'
-import type { Context, Hosted, Made, Offering, Order, Showing, Stored } from '../../endpoint/mod.ts'
+import type { Context, Hosted, Made, Offering, Order, Product, Showing, Stored } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -120,9 +120,14 @@ export function sampleOf<Order extends object>(example: Order, kind: AudioKind, 
   return row ? { ...example, model: row.id } : example
 }
 
+/** The endpoint that sells models of a kind. */
+export const productOf = (kind: AudioKind): Product => ({ name: SOLD_BY[kind], tag: 'audio' })
+
+const SOLD_BY = { speech: 'audio.speech', 'sound-effects': 'audio.sound_effects', music: 'audio.generations' } as const
+
 /** Lowest and highest of these quotes; the fee alone if there are none. */
-export function priceRangeOf(amounts: readonly Usdc[]): { min: Usdc; max: Usdc } {
-  const [first = flatPrice('0')] = amounts
+export function priceRangeOf(amounts: readonly Usdc[], { prices }: Context): { min: Usdc; max: Usdc } {
+  const [first = flatPrice('0', prices)] = amounts
   return {
     min: amounts.reduce((a, b) => (a < b ? a : b), first),
     max: amounts.reduce((a, b) => (a > b ? a : b), first),

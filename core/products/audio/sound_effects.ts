@@ -43,10 +43,10 @@ const generate = paid({
     }
   },
 
-  price({ model }, { catalog }) {
+  price({ model }, { catalog, prices }) {
     const row = shared.rowFor({ catalog }, KIND, model)
     return {
-      amount: audioPrice(row.billing),
+      amount: audioPrice(row.billing, { markup: prices }),
       maxTimeoutSeconds: 300,
       publicPrice: {},
       also: { generation_info: { model: row.id, note: 'Settled in the reply, which says where the sound is hosted.' } },
@@ -56,7 +56,10 @@ const generate = paid({
   sample: (offering) => shared.sampleOf(EXAMPLE, KIND, offering),
   isAvailable: shared.isAvailable(KIND),
   priceRange: (offering) =>
-    shared.priceRangeOf(shared.availableRows(offering, KIND).map(({ billing }) => audioPrice(billing))),
+    shared.priceRangeOf(
+      shared.availableRows(offering, KIND).map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
+      offering,
+    ),
   remember: ({ model = null }) => ({ model, request: { model } }),
 
   async run(order) {

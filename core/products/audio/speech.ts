@@ -94,7 +94,9 @@ const speak = paid({
         { characters: most, seconds: spokenSeconds('x'.repeat(most)) },
       ]
     }
-    return shared.priceRangeOf(rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, size))))
+    const markup = offering.prices
+    const amounts = rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, { ...size, markup })))
+    return shared.priceRangeOf(amounts, offering)
   },
 
   remember: ({ model = null }) => ({ model, request: { model } }),
@@ -111,10 +113,10 @@ const speak = paid({
   show: (stored, showing) => shared.soundResponse(stored, showing),
 })
 
-function quoteOf({ model, input: text }: Static<typeof input>, { catalog }: Context) {
+function quoteOf({ model, input: text }: Static<typeof input>, { catalog, prices }: Context) {
   const row = shared.rowFor({ catalog }, 'speech', model)
   const size = { characters: charactersIn(text), seconds: spokenSeconds(text) }
-  return { row, ...size, amount: audioPrice(row.billing, size) }
+  return { row, ...size, amount: audioPrice(row.billing, { ...size, markup: prices }) }
 }
 
 /** The vendor's id of a voice; the default one if absent. Throws for an unknown voice. */

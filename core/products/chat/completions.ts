@@ -20,11 +20,12 @@ import {
   sizeRequest,
 } from './shared.ts'
 import { chatCost } from './cost.ts'
-import { free, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import { asQuoted } from '../../endpoint/prices.ts'
+import { free, STANDARD_PRICES, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
-import { print } from '../../x402/money.ts'
-import { chatPrice, chatPriceParts } from './price.ts'
+import { print, type Usdc, usdc } from '../../x402/money.ts'
+import { chatPriceParts } from './price.ts'
 import type { Fields } from '../../lib/json.ts'
 
 const MINUTE_MS = 60_000
@@ -95,7 +96,7 @@ const completions = streamed<ChatInput>({
   path: '/api/v1/chat/completions',
   summary: 'Converse with a model',
   description:
-    'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at list price, at least 0.001, plus the fee. Free models need no payment.',
+    'Compatible with the common chat API; streams when asked to. The quote is the estimated prompt and 10% of max_tokens at the rates of /api/v1/models, at least the minimum there, plus the fee. Free models need no payment.',
 })
 
 const byModel = streamed<ChatInput>({
@@ -162,20 +163,30 @@ const estimate = free({
     return json(200, {
       model: row.id,
       billing_mode: mode,
-      price: { amount: mode === 'free' ? '0.000000' : print(chatPrice(priceInputs(order))), currency: 'USD' },
+      price: { amount: print(quotedAmount(order, context)), currency: 'USD' },
       estimate: {
         prompt_tokens: promptTokens,
         max_tokens: maxTokens,
         messages_removed: Number(order.headers['x-messages-removed'] ?? 0),
         ...(effort && { reasoning_effort: effort }),
       },
-      ...(mode === 'paid' && { parts: partsOf(order) }),
+      ...(mode === 'paid' && { parts: partsOf(order, context) }),
     })
   },
 })
 
-function partsOf(order: ChatInput): Fields {
-  const { input, output, floorApplied, surcharge, fee, total } = chatPriceParts(priceInputs(order))
+/** The amount that a 402 of the same body asks. */
+function quotedAmount(order: ChatInput, context: StreamedContext): Usdc {
+  const price = quote(order, context)
+  return price === 'free' ? usdc(0n) : asQuoted(completions, price, context).amount
+}
+
+function partsOf(order: ChatInput, context: StreamedContext): Fields {
+  const inputs = { ...priceInputs(order), markup: context.prices }
+  const { input, output, floorApplied, surcharge, fee, total } = chatPriceParts(
+    inputs,
+    (context.prices ?? STANDARD_PRICES).marginOf(completions),
+  )
   return { input, output, floor_applied: floorApplied, surcharge, fee, total }
 }
 

@@ -1,9 +1,9 @@
 /** Prices a chat answer by its usage, for schemes that charge by use (contract 1.72). */
-import type { Used } from '../../endpoint/mod.ts'
+import type { Prices, Used } from '../../endpoint/mod.ts'
 import { type Fields, fieldsOf, isFields, type Json } from '../../lib/json.ts'
 import type { CountTokens } from '../../ports/vendors/chat.ts'
 import { plus, roundUp, times, type Usdc } from '../../x402/money.ts'
-import { FEE, NOTHING, perToken } from '../../x402/pricing.ts'
+import { type Markup, NOTHING, perToken, STANDARD_MARKUP } from '../../x402/pricing.ts'
 import { answerText } from './formats/answer_text.ts'
 import type { ChatInput } from './shared.ts'
 
@@ -22,18 +22,22 @@ export type TokenCounts = {
 export async function chatCost(
   input: ChatInput,
   { usage, read }: Used,
-  { countTokens }: { readonly countTokens: CountTokens },
+  { countTokens, prices }: { readonly countTokens: CountTokens; readonly prices?: Prices },
 ): Promise<Usdc | undefined> {
   const reported = tokenCounts(usage)
-  if (!read) return reported && usageCost(input, reported)
+  if (!read) return reported && usageCost(input, reported, prices)
   const output = Math.ceil((await countTokens(answerText(read.events))) * read.times)
   const prompt = reported ?? { input: input.promptTokens, cacheRead: 0, cacheWrite: 0, output: 0 }
   // A vendor may count what the reader cannot see, such as reasoning, before the reader leaves.
-  return usageCost(input, { ...prompt, output: Math.max(output, prompt.output) })
+  return usageCost(input, { ...prompt, output: Math.max(output, prompt.output) }, prices)
 }
 
 /** Rounded up once. A rate that the model does not have is that of its input. */
-export function usageCost({ row, surcharge = NOTHING }: ChatInput, counts: TokenCounts): Usdc | undefined {
+export function usageCost(
+  { row, surcharge = NOTHING }: ChatInput,
+  counts: TokenCounts,
+  { fee }: Pick<Markup, 'fee'> = STANDARD_MARKUP,
+): Usdc | undefined {
   const { billing } = row
   if (billing.mode !== 'paid') return undefined
   const { long, cacheRead, cacheWrite } = billing
@@ -46,7 +50,7 @@ export function usageCost({ row, surcharge = NOTHING }: ChatInput, counts: Token
     [rates.output, counts.output],
   ] as const
   const tokens = parts.reduce((sum, [rate, count]) => plus(sum, times(perToken(rate), BigInt(count))), NOTHING)
-  return roundUp(plus(plus(tokens, surcharge), FEE))
+  return roundUp(plus(plus(tokens, surcharge), fee))
 }
 
 /** Counts in any of the four formats; undefined where none were reported, or where the gateway estimated them. */

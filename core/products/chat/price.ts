@@ -1,7 +1,8 @@
 /** Prices of chat requests (contract 6.37, 6.17). */
 import type { ChatBilling, Effort } from '../../ports/vendors/chat.ts'
+import { percentOf, withMarginOf } from '../../endpoint/prices.ts'
 import { type Dollars, dollars, type Usdc, usdc, roundUp, plus, print, times } from '../../x402/money.ts'
-import { NOTHING, perToken, isBelow, FLOOR, FEE } from '../../x402/pricing.ts'
+import { FLOOR, isBelow, type Markup, NOTHING, perToken, raise, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
 /** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for live search. */
 export type ChatPriceInputs = {
@@ -11,6 +12,8 @@ export type ChatPriceInputs = {
   readonly effort?: Effort | undefined
   readonly scalesQuote?: boolean | undefined
   readonly surcharge?: Dollars | undefined
+  /** The standard one by default. */
+  readonly markup?: Markup | undefined
 }
 
 /**
@@ -49,16 +52,18 @@ export function chatWorstCost({ billing, promptTokens, maxTokens, surcharge = NO
   return roundUp(plus(tokens, surcharge))
 }
 
-/** The components of `chatPrice`. Throws for a free model. */
-export function chatPriceParts(order: ChatPriceInputs): ChatPriceParts {
+/** The components of `chatPrice`, with the operator's margin in percent. Throws for a free model. */
+export function chatPriceParts(order: ChatPriceInputs, percent = '0'): ChatPriceParts {
   const { input, output, floorApplied, surcharge, fee } = chatCost(order)
+  const margin = percentOf(percent)
+  const listed = (part: Dollars) => decimal(raise(part, margin))
   return {
-    input: decimal(input),
-    output: decimal(output),
+    input: listed(input),
+    output: listed(output),
     floorApplied,
-    surcharge: decimal(surcharge),
-    fee: decimal(fee),
-    total: print(chatPrice(order)),
+    surcharge: listed(surcharge),
+    fee: listed(fee),
+    total: print(withMarginOf(chatPrice(order), percent)),
   }
 }
 
@@ -69,6 +74,7 @@ function chatCost({
   effort,
   scalesQuote = false,
   surcharge = NOTHING,
+  markup = STANDARD_MARKUP,
 }: ChatPriceInputs) {
   if (billing.mode === 'free') throw new RangeError('a free model has no price')
   if (billing.mode === 'flat')
@@ -80,7 +86,7 @@ function chatCost({
   const output = times(times(perToken(rates.output), BigInt(maxTokens)), share)
   const tokens = plus(input, output)
   const floorApplied = isBelow(tokens, FLOOR)
-  return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: FEE }
+  return { input, output, tokens: floorApplied ? FLOOR : tokens, floorApplied, surcharge, fee: markup.fee }
 }
 
 /** The rates of the whole request: those of a long prompt where it is one. */

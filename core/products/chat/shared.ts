@@ -22,7 +22,7 @@ import {
   trimMessages,
   unknownModel,
 } from './request.ts'
-import type { Answer, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
+import type { Answer, Context, StreamedContext, StreamedOrder, Offering, Price } from '../../endpoint/mod.ts'
 import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
 import { type Dollars, type Usdc, usdc } from '../../x402/money.ts'
 import type { Json, Fields } from '../../lib/json.ts'
@@ -246,10 +246,10 @@ export function priceInputs({ row, promptTokens, maxTokens, effort, surcharge, c
   }
 }
 
-export function quote(input: ChatInput): Price | 'free' {
+export function quote(input: ChatInput, { prices }: Pick<Context, 'prices'>): Price | 'free' {
   if (input.row.billing.mode === 'free') return 'free'
   return {
-    amount: chatPrice(priceInputs(input)),
+    amount: chatPrice({ ...priceInputs(input), markup: prices }),
     maxTimeoutSeconds: input.background ? BACKGROUND_TIMEOUT_S : TIMEOUT_S,
     publicPrice: {},
   }
@@ -263,7 +263,7 @@ export const worstCost = (input: ChatInput): Usdc => chatWorstCost(priceInputs(i
  * longest answers. Of all rows that fit where none is available, so that the documentation has a price.
  */
 export function chatPriceRange(
-  { catalog, vendors }: Offering,
+  { catalog, vendors, prices: markup }: Offering,
   fits: (row: ChatRow) => boolean = () => true,
 ): { min: Usdc; max: Usdc } {
   const fitting = catalog.chat.all.filter(fits)
@@ -279,8 +279,9 @@ export function chatPriceRange(
         effort: 'max' as const,
         scalesQuote: effort?.scalesQuote,
         surcharge: liveSearch,
+        markup,
       }
-      return [chatPrice({ billing, promptTokens: 0, maxTokens: 0 }), chatPrice(most)]
+      return [chatPrice({ billing, promptTokens: 0, maxTokens: 0, markup }), chatPrice(most)]
     })
   const [first = usdc(0n)] = amounts
   return {

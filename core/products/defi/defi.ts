@@ -4,9 +4,8 @@ import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import { print } from '../../x402/money.ts'
 import { checkedPath, PASSTHROUGH_RETENTION, encodedQuery } from '../lib/passthrough_path.ts'
-import { flatPrice } from '../../x402/pricing.ts'
+import { flatPrice, shortAmount } from '../../x402/pricing.ts'
 import type { PassthroughRequest } from '../../ports/vendors/data.ts'
 
 /** US dollars per call, before the fee. */
@@ -59,9 +58,9 @@ function passthrough(
       requestOf(given)
       return given
     },
-    price() {
-      const amount = flatPrice(usd)
-      return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4) } }
+    price(_input, { prices }) {
+      const amount = flatPrice(usd, prices)
+      return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: shortAmount(amount) } }
     },
     isAvailable: (_input, { vendors }) => vendors.defi !== undefined,
     async run({ input: given, vendors, signal }) {

@@ -96,7 +96,7 @@ const edit = paid({
     }
   },
   sample: (offering) => shared.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, shared.availableRows(offering, EDITS)),
-  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS), offering),
 
   isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
     const row = catalog.images.get(model)

@@ -1,12 +1,12 @@
 /** Text-to-image generation, the poll of image jobs, and the list of image models (contract 5.1). */
 import { Type } from '@sinclair/typebox'
 import type { ImageRow } from '../../ports/vendors/images.ts'
-import { free, paid, polled, sharedPrices } from '../../endpoint/mod.ts'
+import { free, paid, polled, rateOf, sharedPrices, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import * as shared from './shared.ts'
 import { clip } from '../../lib/text.ts'
-import { asNumber } from '../../x402/pricing.ts'
+import type { Dollars } from '../../x402/money.ts'
 import { READS } from '../../endpoint/replies.ts'
 
 const HOUR_MS = 3_600_000
@@ -26,7 +26,7 @@ const GENERATES: shared.Requirement = { matches: () => true, isServedBy: () => t
 
 const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
-const prices = sharedPrices<ImageRow>()
+const priceOnce = sharedPrices<ImageRow>()
 
 const generationInfo = ({ slow }: ImageRow) => ({
   generation_time: slow ? 'about 2 minutes' : 'usually under 30 seconds',
@@ -56,7 +56,7 @@ const generations = paid({
 
   price(order, context) {
     const { row, size, n } = shared.orderedImage(order, context)
-    return prices(row, `${n} ${size.size}`, () => ({
+    return priceOnce({ row, variant: `${n} ${size.size}`, prices: context.prices }, () => ({
       ...shared.imagePrice(order, context),
       also: { generation_info: generationInfo(row) },
     }))
@@ -64,7 +64,7 @@ const generations = paid({
 
   admit: shared.admitImage,
   sample: (offering) => shared.sampleOf(EXAMPLE, shared.availableRows(offering, GENERATES)),
-  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES)),
+  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES), offering),
 
   isAvailable({ model }, { catalog, vendors }) {
     const row = catalog.images.get(model)
@@ -115,16 +115,17 @@ const models = free({
           sizes: Type.Array(
             Type.Object({
               size: Type.String(),
-              price: Type.Number({ description: 'US dollars for one image, before margin and fee.' }),
+              price: Type.Number({ description: 'US dollars for one image, before the margin on media and the fee.' }),
             }),
           ),
         }),
       }),
     ),
   }),
-  answer(_request, { catalog, vendors }) {
+  answer(_request, { catalog, vendors, prices = STANDARD_PRICES }) {
     const listed = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined)
-    return json(200, { object: 'list', data: listed.map(listing) })
+    const rate = rateOf({ prices }, generations)
+    return json(200, { object: 'list', data: listed.map((row) => listing(row, rate)) })
   },
 })
 
@@ -135,13 +136,13 @@ function asPlainFailure(error: unknown): never {
   throw error instanceof ApiError && error.code === 'UPSTREAM_TIMEOUT' ? new Error(error.message) : error
 }
 
-function listing(row: ImageRow) {
+function listing(row: ImageRow, rate: (usd: Dollars) => number) {
   const { id, name, maker, sizes } = row
   return {
     id,
     object: 'model',
     name,
     owned_by: maker,
-    pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: asNumber(offered.rate) })) },
+    pricing: { sizes: sizes.map((offered) => ({ size: offered.size, price: rate(offered.rate) })) },
   }
 }

@@ -8,6 +8,7 @@ import {
   type Offering,
   type Price,
   type Showing,
+  STANDARD_PRICES,
   type Stored,
 } from '../../endpoint/mod.ts'
 import { ApiError, rateLimited } from '../../http/errors.ts'
@@ -95,10 +96,12 @@ export function invalidModel(problem: string, offering: Offering, requirement: R
 /** The quote; the number of source images does not change it. */
 export function imagePrice(order: ImageOrder, context: Context): Price {
   const { size, n } = orderedImage(order, context)
+  const { prices = STANDARD_PRICES } = context
   return {
-    amount: mediaPrice(size.rate, n),
+    amount: mediaPrice(size.rate, n, prices),
     maxTimeoutSeconds: 600,
-    publicPrice: { pricePerImage: asNumber(size.rate), totalImages: n },
+    rates: { pricePerImage: size.rate, transactionFee: prices.fee },
+    publicPrice: { totalImages: n, marginPercent: asNumber(prices.mediaPercent) },
   }
 }
 
@@ -127,9 +130,11 @@ export function sampleOf<Order extends ImageOrder>(example: Order, rows: readonl
 }
 
 /** Lowest and highest quote over the rows; the fee alone if there are none. */
-export function imagePriceRange(rows: readonly ImageRow[]): { min: Usdc; max: Usdc } {
-  const amounts = rows.flatMap((row) => row.sizes.flatMap(({ rate }) => [mediaPrice(rate, 1), mediaPrice(rate, 10)]))
-  const [first = flatPrice('0')] = amounts
+export function imagePriceRange(rows: readonly ImageRow[], { prices }: Context): { min: Usdc; max: Usdc } {
+  const amounts = rows.flatMap((row) =>
+    row.sizes.flatMap(({ rate }) => [mediaPrice(rate, 1, prices), mediaPrice(rate, 10, prices)]),
+  )
+  const [first = flatPrice('0', prices)] = amounts
   return {
     min: amounts.reduce((a, b) => (a < b ? a : b), first),
     max: amounts.reduce((a, b) => (a > b ? a : b), first),

@@ -3,6 +3,7 @@ import { type TProperties, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { openMarkets, stockMarket, type MarketRow } from './catalog.ts'
 import {
+  type Context,
   type Endpoint,
   free,
   type Free,
@@ -19,7 +20,7 @@ import { inputParser, parseJson, textFields } from '../../http/request_body.ts'
 import * as shared from './shared.ts'
 import type { Json } from '../../lib/json.ts'
 import { STOCK_MARKETS } from '../../ports/vendors/market.ts'
-import { flatPrice } from '../../x402/pricing.ts'
+import { flatPrice, shortAmount } from '../../x402/pricing.ts'
 
 /** Longer than two vendor requests of 5 s each, for the symbols and then for the price. */
 const DEADLINE_MS = 25_000
@@ -185,11 +186,12 @@ async function bodyFields(
 // ── paid ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** 0.001 plus the fee. The 402 shows four decimals and an example call (contract 10.16). */
-function quote(row: MarketRow, call: string) {
+function quote(row: MarketRow, call: string, { prices }: Context) {
+  const amount = flatPrice('0.001', prices)
   return {
-    amount: flatPrice('0.001'),
+    amount,
     maxTimeoutSeconds: MAX_TIMEOUT_SECONDS,
-    publicPrice: { amount: '0.0020' },
+    publicPrice: { amount: shortAmount(amount) },
     also: { example: { method: 'GET', path: `${row.root}/${call}` } },
   }
 }
@@ -215,7 +217,7 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
     input: Type.Object({ ...inPath, ...shared.spotInput.properties }) as typeof shared.spotInput,
     output: shared.spotOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL' },
-    price: (input) => quote(row(input), `price/${row(input).example}`),
+    price: (input, context) => quote(row(input), `price/${row(input).example}`, context),
     isAvailable: isServed,
     check(input) {
       shared.sessionOf(row(input), input.session)
@@ -248,7 +250,7 @@ function paidHistory({ name, root, title, inPath, row }: Family): Paid {
     output: shared.historyOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL', from: EXAMPLE_FROM },
     errors: ['BUSY'],
-    price: (input) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`),
+    price: (input, context) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`, context),
     isAvailable: isServed,
     check(input) {
       shared.windowOf(input)

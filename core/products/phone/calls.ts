@@ -108,7 +108,7 @@ const call = paid({
   example: { to: '+14155550123', task: 'Ask whether a table for two is free tonight at eight, and book it for Ada.' },
   errors: ['NOT_ALLOWED', 'BUSY', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
   effects: { costsOperator: true },
-  price: () => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} }),
+  price: (_input, { prices }) => ({ amount: flatPrice(PRICE_USD, prices), maxTimeoutSeconds: 300, publicPrice: {} }),
   isAvailable: (_input, { vendors }) => vendors.voice !== undefined,
 
   check(given) {

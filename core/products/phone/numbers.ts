@@ -1,6 +1,6 @@
 /** Phone number lookups, and numbers leased to the paying wallet (contract 17.2). */
 import { type Static, Type } from '@sinclair/typebox'
-import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
+import { type Context, type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { forbidden, type CallContext, callContextIn } from '../../endpoint/call_context.ts'
 import { quoted } from '../../lib/text.ts'
@@ -44,7 +44,13 @@ type Named = Static<typeof named>
 const expiresAt = Type.String({ description: 'ISO 8601.' })
 const iso = (ms: number): string => new Date(ms).toISOString()
 
-const price = (usd: string) => (): Price => ({ amount: flatPrice(usd), maxTimeoutSeconds: 300, publicPrice: {} })
+const price =
+  (usd: string) =>
+  (_input: unknown, { prices }: Context): Price => ({
+    amount: flatPrice(usd, prices),
+    maxTimeoutSeconds: 300,
+    publicPrice: {},
+  })
 const EXAMPLE = { phoneNumber: '+14155550100' }
 
 /** Unknown fields are 400: a misspelled field would buy the wrong thing. */

@@ -7,9 +7,8 @@ import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import { print } from '../../x402/money.ts'
 import { checkedPath, pathNotFound, PASSTHROUGH_RETENTION, encodedQuery } from '../lib/passthrough_path.ts'
-import { flatPrice } from '../../x402/pricing.ts'
+import { flatPrice, shortAmount } from '../../x402/pricing.ts'
 import type { PassthroughRequest } from '../../ports/vendors/data.ts'
 
 /** US dollars per call, before the fee. */
@@ -51,12 +50,12 @@ const endpoint = paid({
     return given
   },
 
-  price(given) {
-    const amount = flatPrice(PRICE_USD)
+  price(given, { prices }) {
+    const amount = flatPrice(PRICE_USD, prices)
     return {
       amount,
       maxTimeoutSeconds: 300,
-      publicPrice: { amount: print(amount, 4) },
+      publicPrice: { amount: shortAmount(amount) },
       also: { category: venueOf(given.path) ?? 'prediction-markets', tier: 'standard' },
     }
   },

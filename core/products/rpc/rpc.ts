@@ -89,7 +89,7 @@ const evm = paid({
   arrange: ({ params, body }) => ({ ...asCalls(body), network: params.network }),
   check: (given) => checkInput(given),
   isAvailable: (given, offering) => isAvailable(offering, () => slugOf(given.network, offering)),
-  price: (given) => quote(given, PER_CALL),
+  price: (given, context) => quote(given, PER_CALL, context),
   run: ({ input, vendors, signal }) => ask(input, slugOf(input.network, { vendors }), { vendors, signal }),
 })
 
@@ -104,7 +104,7 @@ const solana = paid({
   arrange: ({ body }) => asCalls(body),
   check: (given) => checkInput(given),
   isAvailable: (_given, offering) => isAvailable(offering, () => solanaOf(offering)),
-  price: (given, context) => (isFree(given, context) ? 'free' : quote(given, PER_SOLANA_CALL)),
+  price: (given, context) => (isFree(given, context) ? 'free' : quote(given, PER_SOLANA_CALL, context)),
   freeLimits: FREE_LIMITS,
   run: ({ input, vendors, networks = [], signal }) =>
     ask(input, solanaOf({ vendors, networks }) ?? '', { vendors, signal }),
@@ -122,9 +122,9 @@ function callsOf({ batch, jsonrpc, id, method, params }: Input): readonly unknow
   return Array.isArray(batch) ? batch : [{ jsonrpc, id, method, ...(params !== undefined && { params }) }]
 }
 
-function quote(given: Input, usd: string) {
+function quote(given: Input, usd: string, { prices }: Context) {
   const calls = Array.isArray(given.batch) ? Math.min(Math.max(given.batch.length, 1), MAX_CALLS) : 1
-  return { amount: piecePrice(usd, calls), maxTimeoutSeconds: 300, publicPrice: {}, also: { calls } }
+  return { amount: piecePrice(usd, calls, prices), maxTimeoutSeconds: 300, publicPrice: {}, also: { calls } }
 }
 
 /** Throws a 400 that names the call and its field. */

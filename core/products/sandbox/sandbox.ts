@@ -3,12 +3,13 @@ import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { GPUS, type Gpu } from '../../ports/vendors/sandbox.ts'
 import { gpuRates, plainRate, SHORT_SECONDS } from './catalog.ts'
-import { type Offering, type Order, paid, type Price } from '../../endpoint/mod.ts'
+import { type Context, type Offering, type Order, paid, type Price, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { idFrom } from '../../lib/ids.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import type { Json } from '../../lib/json.ts'
+import { dollars } from '../../x402/money.ts'
 import { flatPrice } from '../../x402/pricing.ts'
 import { sandboxPrice } from './price.ts'
 import { endUnpaid, SANDBOX, sandboxOfPayer, vendorIn, watchUnpaid } from './sandbox_record.ts'
@@ -119,10 +120,10 @@ const create = paid({
   check: checkOrder,
   isAvailable: (input, { vendors: { sandbox } }) =>
     sandbox !== undefined && (input.gpu === undefined || sandbox.hasGpus),
-  price: (input) => priceOf(orderOf(input)),
-  priceRange: () => ({
-    min: sandboxPrice(plainRate, SHORT_SECONDS + 1),
-    max: sandboxPrice(gpuRates.H100, MAX_SECONDS),
+  price: (input, context) => priceOf(orderOf(input), context),
+  priceRange: ({ prices }) => ({
+    min: sandboxPrice(plainRate, SHORT_SECONDS + 1, prices),
+    max: sandboxPrice(gpuRates.H100, MAX_SECONDS, prices),
   }),
 
   async run(order) {
@@ -192,7 +193,11 @@ const existingSandbox = {
   ...shared,
   errors: ['NOT_FOUND', 'RATE_LIMITED', 'UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
   isAvailable: (_input: unknown, { vendors }: Offering) => vendors.sandbox !== undefined,
-  price: (): Price => ({ amount: flatPrice(PER_QUESTION), maxTimeoutSeconds: 300, publicPrice: {} }),
+  price: (_input: unknown, { prices }: Context): Price => ({
+    amount: flatPrice(PER_QUESTION, prices),
+    maxTimeoutSeconds: 300,
+    publicPrice: {},
+  }),
   show: ({ made }: { readonly made: Json }) => made as Record<string, Json>,
 } as const
 
@@ -318,16 +323,16 @@ function orderOf({
   return { image, timeout, cpu, memory, ...(gpu && { gpu: gpu as Gpu }) }
 }
 
-function priceOf({ timeout, gpu }: SandboxOrder): Price {
+function priceOf({ timeout, gpu }: SandboxOrder, { prices = STANDARD_PRICES }: Context): Price {
   const rate = gpu ? gpuRates[gpu] : plainRate
-  const amount = sandboxPrice(rate, timeout)
+  const amount = sandboxPrice(rate, timeout, prices)
   if (timeout <= SHORT_SECONDS) return { amount, maxTimeoutSeconds: 300, publicPrice: { model: 'flat' } }
   return {
     amount,
     maxTimeoutSeconds: 300,
+    rates: { hourly_rate_usd: dollars(rate.hourly), transaction_fee: prices.fee },
     publicPrice: {
       model: 'hourly',
-      hourly_rate_usd: Number(rate.hourly),
       duration_hours: timeout / 3600,
       refund_policy: REFUND_POLICY,
     },

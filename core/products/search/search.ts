@@ -1,21 +1,15 @@
 /** Live search at a fixed price: a summary with its sources (contract 9.3). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
-import { paid, type Price } from '../../endpoint/mod.ts'
+import { paid, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl } from '../../lib/text.ts'
-import { print } from '../../x402/money.ts'
+import { dollars } from '../../x402/money.ts'
 import type { Json } from '../../lib/json.ts'
 import type { SearchAnswer, SearchJob } from '../../ports/vendors/search.ts'
-import { flatPrice } from '../../x402/pricing.ts'
+import { flatPrice, shortAmount } from '../../x402/pricing.ts'
 
 /** US dollars per call, before the fee, for any `max_results`. */
 const PRICE_USD = '0.08'
-const AMOUNT = flatPrice(PRICE_USD)
-const PRICE: Price = Object.freeze({
-  amount: AMOUNT,
-  maxTimeoutSeconds: 300,
-  publicPrice: { amount: print(AMOUNT, 4), perCallPrice: Number(PRICE_USD) },
-})
 const MAX_QUERY = 1000
 const MAX_RESULTS = 50
 const DEFAULT_RESULTS = 10
@@ -83,7 +77,15 @@ const endpoint = paid({
     return given
   },
 
-  price: () => PRICE,
+  price(_input, { prices = STANDARD_PRICES }) {
+    const amount = flatPrice(PRICE_USD, prices)
+    return {
+      amount,
+      maxTimeoutSeconds: 300,
+      rates: { perCallPrice: dollars(PRICE_USD), transactionFee: prices.fee },
+      publicPrice: { amount: shortAmount(amount) },
+    }
+  },
 
   isAvailable: (_input, { vendors }) => vendors.search !== undefined,
 

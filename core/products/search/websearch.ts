@@ -3,13 +3,21 @@
  * 9.13).
  */
 import { type Static, type TObject, Type } from '@sinclair/typebox'
-import { type Offering, type Order, type Inline, paid, type Price } from '../../endpoint/mod.ts'
+import {
+  type Context,
+  type Offering,
+  type Order,
+  type Inline,
+  paid,
+  type Price,
+  STANDARD_PRICES,
+} from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
-import { print } from '../../x402/money.ts'
+import { dollars } from '../../x402/money.ts'
 import { pageProblem, PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
-import { asNumber, FEE, flatPrice, piecePrice } from '../../x402/pricing.ts'
+import { flatPrice, piecePrice, shortAmount } from '../../x402/pricing.ts'
 import type { WebQuestion } from '../../ports/vendors/search.ts'
 
 /** US dollars before the fee: for a call, and for a page. */
@@ -90,18 +98,25 @@ const results = wrapped({
 
 type Filters = Static<typeof searchInput>
 
-const perCall = (): Price => {
-  const amount = flatPrice(PER_CALL)
-  return { amount, maxTimeoutSeconds: 300, publicPrice: { amount: print(amount, 4), perCallPrice: Number(PER_CALL) } }
+const PRICING_NOTE = 'perUrlPrice for each URL, and transactionFee for the request.'
+
+const perCall = (_input: unknown, { prices = STANDARD_PRICES }: Context): Price => {
+  const amount = flatPrice(PER_CALL, prices)
+  return {
+    amount,
+    maxTimeoutSeconds: 300,
+    rates: { perCallPrice: dollars(PER_CALL), transactionFee: prices.fee },
+    publicPrice: { amount: shortAmount(amount) },
+  }
 }
 
 /** Every URL counts, duplicates included, since the engine fetches all of them. */
-function perPage({ urls }: Static<typeof contentsInput>): Price {
-  const pricingNote = `${PER_PAGE} for each URL and ${asNumber(FEE)} for the request.`
+function perPage({ urls }: Static<typeof contentsInput>, { prices = STANDARD_PRICES }: Context): Price {
   return {
-    amount: piecePrice(PER_PAGE, urls.length),
+    amount: piecePrice(PER_PAGE, urls.length, prices),
     maxTimeoutSeconds: 300,
-    publicPrice: { pricingUnit: 'per-url', perUrlPrice: Number(PER_PAGE), urls: urls.length, pricingNote },
+    rates: { perUrlPrice: dollars(PER_PAGE), transactionFee: prices.fee },
+    publicPrice: { pricingUnit: 'per-url', urls: urls.length, pricingNote: PRICING_NOTE },
   }
 }
 
@@ -180,7 +195,10 @@ const contents = paid({
   example: { urls: ['https://sample.farebox.example/x402'] },
   check: (given) => ({ urls: given.urls.map((each, index) => page(`urls/${index}`, each)) }),
   price: perPage,
-  priceRange: () => ({ min: piecePrice(PER_PAGE, 1), max: piecePrice(PER_PAGE, MAX_PAGES) }),
+  priceRange: ({ prices }) => ({
+    min: piecePrice(PER_PAGE, 1, prices),
+    max: piecePrice(PER_PAGE, MAX_PAGES, prices),
+  }),
 })
 
 export const websearch = [search, similar, answer, contents]

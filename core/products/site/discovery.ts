@@ -1,6 +1,6 @@
 /** The machine-readable descriptions, derived from the endpoint registry. */
 import { Type } from '@sinclair/typebox'
-import { free } from '../../endpoint/mod.ts'
+import { cachedWhileTrue, free, type FreeContext } from '../../endpoint/mod.ts'
 import type { Reply } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
@@ -21,10 +21,10 @@ const openapi = free({
     paths: Type.Object({}),
     components: Type.Object({}),
   }),
-  async answer({ origin, query }, { gateway }) {
+  async answer({ origin, query }, context) {
     const all = query.get('all')
     if (all !== null && all !== '1') throw refused('all', `must be 1, got ${quoted(all)}`)
-    return document(await gateway.openapi(origin, { all: all === '1' }))
+    return document(await context.gateway.openapi(origin, { all: all === '1' }), context)
   },
 })
 
@@ -59,7 +59,7 @@ const wellKnown = free({
       }),
     ),
   }),
-  answer: ({ origin }, { gateway }) => document(gateway.wellKnown(origin)),
+  answer: ({ origin }, context) => document(context.gateway.wellKnown(origin), context),
 })
 
 const did = free({
@@ -70,9 +70,9 @@ const did = free({
   tag: 'discovery',
   hidden: true,
   output: Type.Object({ id: Type.String(), verificationMethod: Type.Array(Type.Object({})) }),
-  answer({ origin }, { gateway }) {
-    const found = gateway.did(origin)
-    if (found !== undefined) return document(found)
+  answer({ origin }, context) {
+    const found = context.gateway.did(origin)
+    if (found !== undefined) return document(found, context)
     throw new ApiError('NOT_FOUND', { message: 'This gateway does not sign its offers and receipts.' })
   },
 })
@@ -84,7 +84,7 @@ const llms = free({
   description: 'A short page in Markdown that leads to everything else (llmstxt.org).',
   tag: 'discovery',
   produces: 'text/markdown',
-  answer: async ({ origin }, { gateway }) => text(await gateway.llms(origin)),
+  answer: async ({ origin }, context) => text(await context.gateway.llms(origin), context),
 })
 
 const llmsFull = free({
@@ -94,16 +94,16 @@ const llmsFull = free({
   description: 'The OpenAPI document as one text in Markdown.',
   tag: 'discovery',
   produces: 'text/markdown',
-  answer: async ({ origin }, { gateway }) => text(await gateway.llmsFull(origin)),
+  answer: async ({ origin }, context) => text(await context.gateway.llmsFull(origin), context),
 })
 
 export const discovery = [openapi, wellKnown, did, llms, llmsFull]
 
-function text(body: string): Reply {
-  const headers = { 'content-type': 'text/markdown; charset=utf-8', 'cache-control': 'public, max-age=60' }
+function text(body: string, context: FreeContext): Reply {
+  const headers = { 'content-type': 'text/markdown; charset=utf-8', ...cachedWhileTrue(context) }
   return { status: 200, headers, body }
 }
 
-function document(body: string): Reply {
-  return { status: 200, headers: { 'content-type': 'application/json', 'cache-control': 'public, max-age=60' }, body }
+function document(body: string, context: FreeContext): Reply {
+  return { status: 200, headers: { 'content-type': 'application/json', ...cachedWhileTrue(context) }, body }
 }

@@ -1,5 +1,5 @@
 /** Pages for browsers: the API reference, the icon and robots.txt. */
-import { free } from '../../endpoint/mod.ts'
+import { cachedWhileTrue, free } from '../../endpoint/mod.ts'
 import { favicon } from './favicon.ts'
 
 const page = free({
@@ -8,11 +8,12 @@ const page = free({
   summary: 'This API as a page to read',
   tag: 'discovery',
   produces: 'text/html',
-  async answer({ origin }, { gateway }) {
+  async answer({ origin }, context) {
+    const { gateway } = context
     const { html, policy } = await gateway.docs(origin)
     const headers = {
       'content-type': 'text/html; charset=utf-8',
-      'cache-control': 'public, max-age=60',
+      ...cachedWhileTrue(context),
       'content-security-policy': policy,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',

@@ -1,13 +1,21 @@
 /** A model as the list shows it: its properties and its prices (contract 8.2, 8.5). */
 import { Type } from '@sinclair/typebox'
-import { maxCharactersOf, RATE_NAMES } from '../audio/shared.ts'
-import type { CatalogRow, RowKind } from '../../endpoint/mod.ts'
+import { maxCharactersOf, productOf, RATE_NAMES } from '../audio/shared.ts'
+import {
+  type CatalogRow,
+  type Prices,
+  type Product,
+  rateOf,
+  type RowKind,
+  STANDARD_PRICES,
+} from '../../endpoint/mod.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import type { ImageRow } from '../../ports/vendors/images.ts'
 import type { Vendors } from '../../ports/vendors/mod.ts'
-import type { VideoBilling, VideoRow } from '../../ports/vendors/video.ts'
-import { asNumber, FEE, FLOOR, withMargin } from '../../x402/pricing.ts'
+import type { VideoRow } from '../../ports/vendors/video.ts'
+import { dollars } from '../../x402/money.ts'
+import { asNumber, FLOOR, mediaRate } from '../../x402/pricing.ts'
 import { MAX_SPEECH_SECONDS } from '../audio/price.ts'
 import { EFFORT_FACTORS, OUTPUT_SHARE } from '../chat/price.ts'
 import { inputModalities } from '../chat/request.ts'
@@ -78,7 +86,15 @@ export const modelSchema = Type.Object({
   }),
 })
 
-export function chatEntry(row: ChatRow) {
+/** Computes the rates of a listing: the vendors and the markup of its gateway. */
+export type Listing = { readonly vendors: Vendors; readonly prices?: Prices }
+
+/** The endpoints whose margins the list shows. */
+const CHAT: Product = { name: 'chat.completions', tag: 'chat' }
+const IMAGES: Product = { name: 'images.generations', tag: 'images' }
+const VIDEO: Product = { name: 'videos.generations', tag: 'video' }
+
+export function chatEntry(row: ChatRow, listing: Listing) {
   const { id, created, maker, name, description, contextWindow, maxOutput, categories, billing } = row
   return {
     id,
@@ -92,26 +108,27 @@ export function chatEntry(row: ChatRow) {
     categories,
     input_modalities: inputModalities(row),
     billing_mode: billing.mode,
-    pricing: chatPricing(row),
+    pricing: chatPricing(row, listing),
   }
 }
 
 /** Everything that a quote is computed from (contract 8.13). */
-function chatPricing({ billing, effort, liveSearch }: ChatRow) {
-  const surcharge = liveSearch && { search_surcharge: asNumber(liveSearch) }
+function chatPricing({ billing, effort, liveSearch }: ChatRow, { prices = STANDARD_PRICES }: Listing) {
+  const usd = rateOf({ prices }, CHAT)
+  const surcharge = liveSearch && { search_surcharge: usd(liveSearch) }
   if (billing.mode === 'free') return { input: 0, output: 0 }
-  if (billing.mode === 'flat') return { flat: asNumber(billing.price), ...surcharge }
+  if (billing.mode === 'flat') return { flat: usd(billing.price), ...surcharge }
   const { input, output, cacheRead, cacheWrite, long } = billing
   return {
-    input: asNumber(input),
-    output: asNumber(output),
-    ...(cacheRead && { cache_read: asNumber(cacheRead) }),
-    ...(cacheWrite && { cache_write: asNumber(cacheWrite) }),
+    input: usd(input),
+    output: usd(output),
+    ...(cacheRead && { cache_read: usd(cacheRead) }),
+    ...(cacheWrite && { cache_write: usd(cacheWrite) }),
     output_share: asNumber(OUTPUT_SHARE),
-    minimum: asNumber(FLOOR),
-    transaction_fee: asNumber(FEE),
+    minimum: usd(FLOOR),
+    transaction_fee: usd(prices.fee),
     ...(long && {
-      long_context: { from_prompt_tokens: long.from, input: asNumber(long.input), output: asNumber(long.output) },
+      long_context: { from_prompt_tokens: long.from, input: usd(long.input), output: usd(long.output) },
     }),
     ...(effort?.scalesQuote && {
       effort_factors: Object.fromEntries(
@@ -125,7 +142,8 @@ function chatPricing({ billing, effort, liveSearch }: ChatRow) {
 /** Media rows have no release date; they are listed from 2026-11-20 on, the first day of this catalog. */
 const MEDIA_CREATED = 1_795_132_800
 
-export function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
+export function imageEntry({ id, maker, name, sizes, edits }: ImageRow, { prices = STANDARD_PRICES }: Listing) {
+  const usd = rateOf({ prices }, IMAGES)
   const offered = sizes.find(({ size }) => size === '1024x1024') ?? sizes[0]
   return {
     id,
@@ -136,11 +154,15 @@ export function imageEntry({ id, maker, name, sizes, edits }: ImageRow) {
     description: edits ? 'Generates and edits images.' : 'Generates images.',
     categories: ['image'],
     billing_mode: 'per_image',
-    pricing: { ...(offered && { per_image: asNumber(withMargin(offered.rate)) }), transaction_fee: asNumber(FEE) },
+    pricing: {
+      ...(offered && { per_image: usd(mediaRate(offered.rate, prices)) }),
+      transaction_fee: usd(prices.fee),
+    },
   }
 }
 
-export function videoEntry({ id, maker, name, seconds, resolutions, usualResolution, audio, billing }: VideoRow) {
+export function videoEntry(row: VideoRow, { prices = STANDARD_PRICES }: Listing) {
+  const { id, maker, name, seconds, audio, billing } = row
   return {
     id,
     object: 'model',
@@ -151,8 +173,8 @@ export function videoEntry({ id, maker, name, seconds, resolutions, usualResolut
     categories: ['video'],
     billing_mode: billing.mode === 'per_token' ? 'per_token' : 'per_second',
     pricing: {
-      ...videoPricing(billing, { resolutions, usualResolution }),
-      transaction_fee: asNumber(FEE),
+      ...videoPricing(row, prices),
+      transaction_fee: rateOf({ prices }, VIDEO)(prices.fee),
       default_duration_seconds: seconds.usual,
       max_duration_seconds: seconds.max,
     },
@@ -160,19 +182,20 @@ export function videoEntry({ id, maker, name, seconds, resolutions, usualResolut
 }
 
 /** The charged rate per second, with margin where there is one. */
-function videoPricing(
-  billing: VideoBilling,
-  { resolutions, usualResolution }: Pick<VideoRow, 'resolutions' | 'usualResolution'>,
-) {
+function videoPricing({ billing, resolutions, usualResolution }: VideoRow, prices: Prices) {
+  const usd = rateOf({ prices }, VIDEO)
   const usual = videoRate(billing, usualResolution)
-  if (billing.mode === 'per_second_with_margin') return { per_second: asNumber(withMargin(usual)) }
+  if (billing.mode === 'per_second_with_margin') return { per_second: usd(mediaRate(usual, prices)) }
   if (billing.mode === 'per_token')
-    return { per_second: asNumber(withMargin(usual)), per_million_tokens: asNumber(withMargin(billing.rate)) }
-  const byResolution = resolutions.map((resolution) => [resolution, asNumber(videoRate(billing, resolution))])
+    return {
+      per_second: usd(mediaRate(usual, prices)),
+      per_million_tokens: usd(mediaRate(billing.rate, prices)),
+    }
+  const byResolution = resolutions.map((resolution) => [resolution, usd(videoRate(billing, resolution))])
   return {
-    per_second: asNumber(usual),
+    per_second: usd(usual),
     per_second_by_resolution: Object.fromEntries(byResolution),
-    per_call_surcharge: asNumber(videoGenerationFee(billing)),
+    per_call_surcharge: usd(videoGenerationFee(billing)),
   }
 }
 
@@ -187,12 +210,13 @@ const AUDIO_WORDS = {
   music: 'Composes music from a prompt, vocal or instrumental.',
 } as const
 
-export function audioEntry(row: AudioRow, offering: { readonly vendors: Vendors }) {
+export function audioEntry(row: AudioRow, { vendors, prices = STANDARD_PRICES }: Listing) {
   const { id, maker, name, kind } = row
   const { mode, rate } = row.billing
-  const charged = asNumber(mode === 'per_second' ? rate : withMargin(rate))
+  const usd = rateOf({ prices }, productOf(kind))
+  const charged = usd(mode === 'per_second' ? rate : mediaRate(rate, prices))
   const sizes = {
-    max_input_chars: maxCharactersOf(row, offering),
+    max_input_chars: maxCharactersOf(row, { vendors }),
     ...(mode === 'per_second' && { max_output_seconds: MAX_SPEECH_SECONDS }),
   }
   return {
@@ -204,14 +228,19 @@ export function audioEntry(row: AudioRow, offering: { readonly vendors: Vendors 
     description: AUDIO_WORDS[kind],
     categories: AUDIO_CATEGORIES[kind],
     billing_mode: mode,
-    pricing: { [RATE_NAMES[mode]]: charged, transaction_fee: asNumber(FEE), ...(kind === 'speech' && sizes) },
+    pricing: { [RATE_NAMES[mode]]: charged, transaction_fee: usd(prices.fee), ...(kind === 'speech' && sizes) },
   }
 }
 
-/** A model of a kind that its product declares. */
-export function declaredEntry(row: CatalogRow, kind: RowKind) {
+/** A model of a kind that its product declares, as the endpoint that sells it charges it. */
+export function declaredEntry(
+  row: CatalogRow,
+  { kind, product, prices = STANDARD_PRICES }: Listing & { readonly kind: RowKind; readonly product: Product },
+) {
   const { id, maker, name } = row
   const { pricing, ...entry } = kind.entry(row)
+  const usd = rateOf({ prices }, product)
+  const rates = Object.entries(pricing).map(([field, rate]) => [field, usd(dollars(decimalText(rate)))])
   return {
     id,
     object: 'model',
@@ -219,6 +248,9 @@ export function declaredEntry(row: CatalogRow, kind: RowKind) {
     owned_by: maker,
     name,
     ...entry,
-    pricing: { ...pricing, transaction_fee: asNumber(FEE) },
+    pricing: { ...Object.fromEntries(rates), transaction_fee: usd(prices.fee) },
   }
 }
+
+/** A number without an exponent. */
+const decimalText = (value: number): string => value.toFixed(12).replace(/\.?0+$/, '')

@@ -2,11 +2,11 @@
 import { Type } from '@sinclair/typebox'
 import { vendorOf } from '../audio/shared.ts'
 import type { Catalog, Offering } from '../../endpoint/offering.ts'
-import { free } from '../../endpoint/mod.ts'
+import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
+import { free, type Prices, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { quoted } from '../../lib/text.ts'
-import type { Vendors } from '../../ports/vendors/mod.ts'
 import { isListed } from '../video/request.ts'
 import { audioEntry, chatEntry, declaredEntry, imageEntry, modelSchema, videoEntry } from './model_entry.ts'
 
@@ -45,56 +45,74 @@ export const models = [list, get]
 // ── one model ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The entry of a model that can be bought here, listed or not. */
-function entryOf(id: string, { catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>) {
+function entryOf(id: string, { catalog, vendors, prices, gateway }: Selling) {
+  const listing = { vendors, prices: prices ?? STANDARD_PRICES }
   const chat = catalog.chat.get(id)
-  if (chat && vendors.chat(chat)) return chatEntry(chat)
+  if (chat && vendors.chat(chat)) return chatEntry(chat, listing)
   const image = catalog.images.get(id)
-  if (image && vendors.images(image)) return imageEntry(image)
+  if (image && vendors.images(image)) return imageEntry(image, listing)
   const video = catalog.video.get(id)
-  if (video && !video.retired && vendors.video?.(video)) return videoEntry(video)
+  if (video && !video.retired && vendors.video?.(video)) return videoEntry(video, listing)
   const audio = catalog.audio.get(id)
-  if (audio && vendorOf(audio, { vendors })) return audioEntry(audio, { vendors })
+  if (audio && vendorOf(audio, { vendors })) return audioEntry(audio, listing)
   for (const { get, kind } of catalog.declared.values()) {
     const row = get(id)
-    if (row && kind.vendorOf(row, vendors)) return declaredEntry(row, kind)
+    if (row && kind.vendorOf(row, vendors))
+      return declaredEntry(row, { ...listing, kind, product: gateway.sellerOf(kind.kind) })
   }
   return undefined
 }
 
+/** The catalog, vendors and prices behind a list of models. */
+type Selling = Pick<Offering, 'catalog' | 'vendors' | 'prices'> & { readonly gateway: Pick<GatewayFacts, 'sellerOf'> }
+
 /** The first model that can be bought; else any, so that the documentation has an example. */
-function firstId(offering: Offering): string {
-  const { declared, chat, images, video, audio } = offering.catalog
+function firstId({ catalog, vendors }: Offering): string {
+  const { declared, chat, images, video, audio } = catalog
   const others = [...declared.values()].map(({ all }) => all)
   const ids = [chat.all, images.all, video.all, audio.all, ...others].flatMap((rows) => rows.map(({ id }) => id))
-  return ids.find((id) => entryOf(id, offering)) ?? ids[0] ?? 'model'
+  const gateway = { sellerOf: (kind: string) => ({ name: kind, tag: kind }) }
+  return ids.find((id) => entryOf(id, { catalog, vendors, gateway })) ?? ids[0] ?? 'model'
 }
 
 // ── the list ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Cached, since rows and vendors do not change while a gateway runs. */
-const replies = new WeakMap<Catalog, WeakMap<Vendors, Reply>>()
+/** Cached until a margin changes: rows and vendors do not, while a gateway runs. */
+const replies = new WeakMap<Catalog, WeakMap<Prices, { readonly version: string; readonly reply: Reply }>>()
 
-export function listModels({ catalog, vendors }: Pick<Offering, 'catalog' | 'vendors'>): Reply {
-  const known = replies.get(catalog) ?? new WeakMap<Vendors, Reply>()
-  replies.set(catalog, known)
-  const reply = known.get(vendors) ?? written(catalog, vendors)
-  known.set(vendors, reply)
+export function listModels(selling: Selling): Reply {
+  const { catalog, prices = STANDARD_PRICES } = selling
+  const byPrices = replies.get(catalog) ?? new WeakMap<Prices, { readonly version: string; readonly reply: Reply }>()
+  replies.set(catalog, byPrices)
+  const version = prices.version()
+  const known = byPrices.get(prices)
+  if (known?.version === version) return known.reply
+  const reply = written(selling)
+  byPrices.set(prices, { version, reply })
   return reply
 }
 
-function written(catalog: Catalog, vendors: Vendors): Reply {
-  const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined).map(chatEntry)
-  const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined).map(imageEntry)
-  const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(videoEntry)
-  const sounds = catalog.audio.all
-    .filter((row) => !row.hidden && vendorOf(row, { vendors }) !== undefined)
-    .map((row) => audioEntry(row, { vendors }))
+function written({ catalog, vendors, prices = STANDARD_PRICES, gateway }: Selling): Reply {
+  const listing = { vendors, prices }
+  const chat = catalog.chat.all.filter((row) => !row.hidden && vendors.chat(row) !== undefined)
+  const images = catalog.images.all.filter((row) => !row.hidden && vendors.images(row) !== undefined)
+  const videos = catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined)
+  const sounds = catalog.audio.all.filter((row) => !row.hidden && vendorOf(row, { vendors }) !== undefined)
   const others = [...catalog.declared.values()].flatMap(({ all, kind }) =>
-    all.filter((row) => !row.hidden && kind.vendorOf(row, vendors)).map((row) => declaredEntry(row, kind)),
+    all
+      .filter((row) => !row.hidden && kind.vendorOf(row, vendors))
+      .map((row) => declaredEntry(row, { ...listing, kind, product: gateway.sellerOf(kind.kind) })),
   )
+  const data = [
+    ...chat.map((row) => chatEntry(row, listing)),
+    ...images.map((row) => imageEntry(row, listing)),
+    ...videos.map((row) => videoEntry(row, listing)),
+    ...sounds.map((row) => audioEntry(row, listing)),
+    ...others,
+  ]
   return {
     status: 200,
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ object: 'list', data: [...chat, ...images, ...videos, ...sounds, ...others] }),
+    body: JSON.stringify({ object: 'list', data }),
   }
 }

@@ -1,9 +1,8 @@
 /** The price list: endpoints and models with their prices, and how many there are. */
 import { Type } from '@sinclair/typebox'
-import { free, type FreeContext } from '../../endpoint/mod.ts'
+import { cachedWhileTrue, free, type FreeContext, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { print, roundUp } from '../../x402/money.ts'
-import { FEE } from '../../x402/pricing.ts'
 import { listModels } from './models.ts'
 
 const HOUR_MS = 3_600_000
@@ -43,7 +42,9 @@ const prices = free({
     currency: Type.Literal('USD'),
     asset: Type.Literal('USDC'),
     network: Type.String(),
-    transaction_fee: Type.String({ description: 'US dollars per paid call; included in every amount below.' }),
+    transaction_fee: Type.String({
+      description: 'US dollars per paid call, before the margin of a product; included in every amount below.',
+    }),
     endpoints: Type.Array(
       Type.Object({
         name: Type.String(),
@@ -65,7 +66,7 @@ const prices = free({
     ),
   }),
   answer(_request, context) {
-    const { gateway } = context
+    const { gateway, prices: { fee } = STANDARD_PRICES } = context
     const rates = listed(context).map(({ id, owned_by, categories, billing_mode, pricing }) => ({
       id,
       owned_by,
@@ -78,11 +79,11 @@ const prices = free({
       currency: 'USD',
       asset: 'USDC',
       network: gateway.label,
-      transaction_fee: print(roundUp(FEE)),
+      transaction_fee: print(roundUp(fee)),
       endpoints: gateway.pricing(),
       models: rates,
     }
-    return json(200, body, CACHED)
+    return json(200, body, cachedWhileTrue(context))
   },
 })
 

@@ -1,6 +1,7 @@
 /** Enrolls characters for videos: invented ones and real faces, referenced by id (contract 13.1). */
 import { type Static, Type } from '@sinclair/typebox'
 import {
+  type Context,
   type Made,
   type Offering,
   type Order,
@@ -47,7 +48,11 @@ const characterFields = {
   settlement,
 }
 
-const price = (): Price => ({ amount: flatPrice(PRICE_USD), maxTimeoutSeconds: 300, publicPrice: {} })
+const price = (_input: unknown, { prices }: Context): Price => ({
+  amount: flatPrice(PRICE_USD, prices),
+  maxTimeoutSeconds: 300,
+  publicPrice: {},
+})
 
 /** Shared by both enrollments. */
 const shared = {
@@ -173,7 +178,6 @@ type StoredCharacter = {
   readonly name: string
   readonly vendorAsset: string
   readonly models: readonly string[]
-  readonly price: string
 }
 
 /** The result, and the records that assign it to its payer. */
@@ -187,7 +191,7 @@ function characterResult(
   const models = catalog.video.all
     .filter((row) => row.assets && isListed(row) && vendors.video?.(row) !== undefined)
     .map((row) => row.id)
-  const stored: StoredCharacter = { asset, group, name, vendorAsset, models, price: print(price().amount) }
+  const stored: StoredCharacter = { asset, group, name, vendorAsset, models }
   return {
     result: stored,
     media: { folder: 'portraits', urls: [image], foreign: true },
@@ -209,9 +213,9 @@ function characterResult(
 
 function characterResponse(
   { made: characterResult, media, created }: Stored,
-  { href, settlement }: Showing,
+  { href, quote, settlement }: Showing,
 ): Record<string, Json> {
-  const { asset, group, name, models, price } = characterResult as unknown as StoredCharacter
+  const { asset, group, name, models } = characterResult as unknown as StoredCharacter
   const [picture] = media
   const key = picture?.key ?? null
   return {
@@ -226,7 +230,7 @@ function characterResponse(
       compatible_models: models,
       how_to_use: `Send real_face_asset_id: "${asset}" to /api/v1/videos/generations, without image_url, and pay with the wallet that enrolled it.`,
     },
-    price: { amount: price, currency: 'USD' },
+    price: { amount: print(quote), currency: 'USD' },
     ...(settlement && { settlement }),
   }
 }

@@ -2,12 +2,11 @@
 import { type Static, Type } from '@sinclair/typebox'
 import type { Catalog } from '../../endpoint/offering.ts'
 import type { VideoRow } from '../../ports/vendors/video.ts'
-import { free, type Offering, paid, polled } from '../../endpoint/mod.ts'
+import { free, type Offering, paid, polled, type Prices, rateOf, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { type Json, isFields } from '../../lib/json.ts'
-import { asNumber, FEE } from '../../x402/pricing.ts'
 import { videoGenerationFee, videoRate } from './price.ts'
 import { READS } from '../../endpoint/replies.ts'
 import {
@@ -33,7 +32,7 @@ const videoEndpoint = {
   uploads: true,
   errors: ['INPUT_IMAGE_REAL_PERSON', 'INVALID_VIDEO_REQUEST', 'UPSTREAM_TIMEOUT'],
   price: shared.quoteOf,
-  priceRange: (offering: Offering) => shared.videoPriceRange(shared.availableRows(offering)),
+  priceRange: (offering: Offering) => shared.videoPriceRange(shared.availableRows(offering), offering),
   isAvailable: shared.isAvailable,
   admit: shared.admitVideo,
   remember: shared.requestRecord,
@@ -234,13 +233,14 @@ const model = Type.Object({
   reference_media: Type.Boolean(),
   asset_id: Type.Boolean({ description: 'Whether real_face_asset_id is supported.' }),
   pricePerSecond: Type.Number({
-    description: 'US dollars at the default resolution, before margin and fee; at 720p where tokens are billed.',
+    description:
+      'US dollars at the default resolution, before the margin on media and the fee; at 720p where tokens are billed.',
   }),
   pricePerSecondByResolution: Type.Optional(Type.Record(Type.String(), Type.Number())),
   perGenerationFee: Type.Number({ description: 'US dollars per generation, whatever its length.' }),
   transaction_fee: Type.Number({ description: 'US dollars per call.' }),
   price_per_million_tokens: Type.Optional(
-    Type.Number({ description: 'US dollars before margin, where tokens are billed.' }),
+    Type.Number({ description: 'US dollars before the margin on media, where tokens are billed.' }),
   ),
 })
 
@@ -258,14 +258,16 @@ const models = free({
 export const video = [generations, parts, jobPoll, models]
 
 /** The listed rows that are available here. */
-function catalogOf({ catalog, vendors }: Offering): { readonly [key: string]: Json } {
+function catalogOf({ catalog, vendors, prices = STANDARD_PRICES }: Offering): { readonly [key: string]: Json } {
   return {
     object: 'list',
-    data: catalog.video.all.filter((row) => isListed(row) && vendors.video?.(row) !== undefined).map(listing),
+    data: catalog.video.all
+      .filter((row) => isListed(row) && vendors.video?.(row) !== undefined)
+      .map((row) => listing(row, prices)),
   }
 }
 
-function listing(row: VideoRow): { readonly [key: string]: Json } {
+function listing(row: VideoRow, prices: Prices): { readonly [key: string]: Json } {
   const {
     id,
     name,
@@ -280,6 +282,7 @@ function listing(row: VideoRow): { readonly [key: string]: Json } {
     assets,
     billing,
   } = row
+  const rate = rateOf({ prices }, generations)
   return {
     id,
     object: 'model',
@@ -297,14 +300,12 @@ function listing(row: VideoRow): { readonly [key: string]: Json } {
     last_frame: lastFrame,
     reference_media: references,
     asset_id: assets,
-    pricePerSecond: asNumber(videoRate(billing, usualResolution)),
+    pricePerSecond: rate(videoRate(billing, usualResolution)),
     ...(billing.mode === 'per_second_by_tier' && {
-      pricePerSecondByResolution: Object.fromEntries(
-        resolutions.map((tier) => [tier, asNumber(videoRate(billing, tier))]),
-      ),
+      pricePerSecondByResolution: Object.fromEntries(resolutions.map((tier) => [tier, rate(videoRate(billing, tier))])),
     }),
-    perGenerationFee: asNumber(videoGenerationFee(billing)),
-    transaction_fee: asNumber(FEE),
-    ...(billing.mode === 'per_token' && { price_per_million_tokens: asNumber(billing.rate) }),
+    perGenerationFee: rate(videoGenerationFee(billing)),
+    transaction_fee: rate(prices.fee),
+    ...(billing.mode === 'per_token' && { price_per_million_tokens: rate(billing.rate) }),
   }
 }

@@ -1,7 +1,7 @@
 /** Prices of videos (contract 12.33). */
 import type { VideoBilling } from '../../ports/vendors/video.ts'
 import { dollars, type Usdc, roundUp, plus, times, type Dollars } from '../../x402/money.ts'
-import { withMargin, FEE, perToken, NOTHING } from '../../x402/pricing.ts'
+import { type Markup, mediaRate, perToken, NOTHING, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
 /** Inputs of a video quote; `videos` and `audios` count its reference clips and sounds. */
 export type VideoOrderSize = {
@@ -10,6 +10,8 @@ export type VideoOrderSize = {
   readonly resolution: string
   readonly videos?: number
   readonly audios?: number
+  /** The standard one by default. */
+  readonly markup?: Markup | undefined
 }
 
 /** Tokens per second at 720p, and factors of the other resolutions (contract 12.36). */
@@ -30,16 +32,16 @@ export const RESOLUTION_NAMES: readonly string[] = [...RESOLUTION_FACTORS.keys()
  * rate.
  */
 export function videoPrice(order: VideoOrderSize): Usdc {
-  const { billing, seconds, resolution } = order
+  const { billing, seconds, resolution, markup = STANDARD_MARKUP } = order
   if (billing.mode === 'per_second_with_margin')
-    return roundUp(plus(withMargin(times(billing.rate, BigInt(seconds))), FEE))
+    return roundUp(plus(mediaRate(times(billing.rate, BigInt(seconds)), markup), markup.fee))
   if (billing.mode === 'per_token')
-    return roundUp(plus(withMargin(times(perToken(billing.rate), exactTokens(order))), FEE))
-  return roundUp(plus(plus(times(tierOf(billing, resolution), BigInt(seconds)), billing.perGeneration), FEE))
+    return roundUp(plus(mediaRate(times(perToken(billing.rate), exactTokens(order)), markup), markup.fee))
+  return roundUp(plus(plus(times(tierOf(billing, resolution), BigInt(seconds)), billing.perGeneration), markup.fee))
 }
 
 /** Estimated tokens of a clip, for vendors that report none. */
-export function videoTokens(order: Omit<VideoOrderSize, 'billing'>): number {
+export function videoTokens(order: Omit<VideoOrderSize, 'billing' | 'markup'>): number {
   const { num, den } = exactTokens(order)
   return Number((num + den - 1n) / den)
 }
@@ -58,7 +60,12 @@ export const videoGenerationFee = (billing: VideoBilling): Dollars =>
   billing.mode === 'per_second_by_tier' ? billing.perGeneration : NOTHING
 
 /** Each reference video adds the tokens of the clip once more, each reference audio 0.3 of them. */
-function exactTokens({ seconds, resolution, videos = 0, audios = 0 }: Omit<VideoOrderSize, 'billing'>): Dollars {
+function exactTokens({
+  seconds,
+  resolution,
+  videos = 0,
+  audios = 0,
+}: Omit<VideoOrderSize, 'billing' | 'markup'>): Dollars {
   const factor = RESOLUTION_FACTORS.get(resolution)
   if (!factor) throw new RangeError(`no tokens are known for ${resolution}`)
   const tenths = BigInt(10 + 10 * videos + 3 * audios)

@@ -1,17 +1,18 @@
 /** Shared by the video endpoints: prices, stored requests, vendor jobs and responses (contract 12.1). */
 import { Type } from '@sinclair/typebox'
 import type { VideoRow, VideoJob, VideoState, VideoVendor } from '../../ports/vendors/video.ts'
-import type {
-  Context,
-  JobDescription,
-  UpstreamStatus,
-  UpstreamPollContext,
-  Made,
-  Offering,
-  Order,
-  Price,
-  Showing,
-  Stored,
+import {
+  type Context,
+  type JobDescription,
+  type Made,
+  type Offering,
+  type Order,
+  type Price,
+  type Showing,
+  STANDARD_PRICES,
+  type Stored,
+  type UpstreamPollContext,
+  type UpstreamStatus,
 } from '../../endpoint/mod.ts'
 import { ApiError, rateLimited } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
@@ -95,14 +96,20 @@ function orderedVideo(order: VideoRequest, { catalog }: Context): OrderedVideo {
 export function quoteOf(order: VideoRequest, context: Context): Price {
   const { row, ...size } = orderedVideo(order, context)
   const { billing } = row
+  const { prices = STANDARD_PRICES } = context
+  const hasMargin = billing.mode !== 'per_second_by_tier'
   return {
-    amount: videoPrice({ billing, ...size }),
+    amount: videoPrice({ billing, ...size, markup: prices }),
     maxTimeoutSeconds: AUTHORIZATION_SECONDS,
+    rates: {
+      pricePerSecond: videoRate(billing, size.resolution),
+      perGenerationFee: videoGenerationFee(billing),
+      transactionFee: prices.fee,
+    },
     publicPrice: {
-      pricePerSecond: asNumber(videoRate(billing, size.resolution)),
       resolution: size.resolution,
-      perGenerationFee: asNumber(videoGenerationFee(billing)),
       durationSeconds: size.seconds,
+      marginPercent: hasMargin ? asNumber(prices.mediaPercent) : 0,
     },
     also: {
       generation_info: {
@@ -123,15 +130,15 @@ export function availableRows({ catalog, vendors }: Offering): readonly VideoRow
 }
 
 /** Lowest and highest quote, with all references; the fee alone if there are no rows. */
-export function videoPriceRange(rows: readonly VideoRow[]): { min: Usdc; max: Usdc } {
+export function videoPriceRange(rows: readonly VideoRow[], { prices: markup }: Context): { min: Usdc; max: Usdc } {
   const amounts = rows.flatMap(({ billing, seconds, resolutions, references }) => {
     const maxReferences = references ? { videos: 3, audios: 3 } : {}
     return resolutions.flatMap((resolution) => [
-      videoPrice({ billing, resolution, seconds: seconds.min }),
-      videoPrice({ billing, resolution, seconds: seconds.max, ...maxReferences }),
+      videoPrice({ billing, resolution, markup, seconds: seconds.min }),
+      videoPrice({ billing, resolution, markup, seconds: seconds.max, ...maxReferences }),
     ])
   })
-  const [first = flatPrice('0')] = amounts
+  const [first = flatPrice('0', markup)] = amounts
   return {
     min: amounts.reduce((a, b) => (a < b ? a : b), first),
     max: amounts.reduce((a, b) => (a > b ? a : b), first),

@@ -72,8 +72,8 @@ const fund = paid({
     ),
   },
   errors: ['NOT_ALLOWED', 'AUTHORIZATION_USED', 'UPSTREAM_FAILED'],
-  price: () => ({
-    amount: flatPrice(PRICE_USD),
+  price: (_input, { prices }) => ({
+    amount: flatPrice(PRICE_USD, prices),
     maxTimeoutSeconds: SECONDS,
     publicPrice: {},
     also: { body_fields: fields },
@@ -144,14 +144,14 @@ const fund = paid({
     return { result: deposited }
   },
 
-  show: ({ made }, { settlement }) => ({
+  show: ({ made }, { quote, settlement }) => ({
     success: true,
     funded: false,
     creditPending: true,
     status: 'deposit_submitted',
     deposit: made,
     fee: {
-      amountUsd: dollarsOf(flatPrice(PRICE_USD)),
+      amountUsd: dollarsOf(quote),
       txHash: settlement?.tx_hash ?? '',
       settled: settlement?.success ?? false,
     },

@@ -54,7 +54,14 @@ describe('the challenge', () => {
       },
       error: 'Payment Required',
       message: 'This request costs 0.043000 USDC. Sign one of the offers and send it again with a payment header.',
-      price: { amount: '0.043000', currency: 'USD', pricePerImage: 0.02, totalImages: 2 },
+      price: {
+        amount: '0.043000',
+        currency: 'USD',
+        pricePerImage: 0.02,
+        totalImages: 2,
+        marginPercent: 5,
+        transactionFee: 0.001,
+      },
       generation_info: {
         generation_time: 'usually under 30 seconds',
         flow: 'hybrid',

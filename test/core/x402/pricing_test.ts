@@ -36,7 +36,14 @@ describe('image prices', () => {
       for (const [n, amount] of Object.entries(billed)) {
         const { status, body } = await buyer.ask({ model, size, n: Number(n), prompt: 'a red fox' })
         expect(status).toBe(402)
-        expect(body.price).toEqual({ amount, currency: 'USD', pricePerImage: Number(rate), totalImages: Number(n) })
+        expect(body.price).toEqual({
+          amount,
+          currency: 'USD',
+          pricePerImage: Number(rate),
+          totalImages: Number(n),
+          marginPercent: 5,
+          transactionFee: 0.001,
+        })
         expect(body.accepts[0].amount).toBe(String(Math.round(Number(amount) * 1e6)))
       }
     }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { audioRows, chatRows, imageRows, retention, rowKinds, videoRows } from '../../../core/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
+import { STANDARD_MARKUP } from '../../../core/x402/pricing.ts'
 import { type Config, isLoopback, readConfig, parseConfig } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'
 import { good, mistakes } from './config_kit.ts'
@@ -53,6 +54,7 @@ describe('defaults', () => {
       pollKeys: undefined,
       signingKey: undefined,
       environmentVendors: [],
+      markup: STANDARD_MARKUP,
       receiptMs: 10_000,
       newWallet: { calls: 2, worth: usdc(50_000n) },
       newWallets: { gateway: usdc(4_000_000n), address: usdc(1_500_000n), streamed: usdc(1_000_000n) },

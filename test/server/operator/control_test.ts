@@ -103,7 +103,7 @@ describe('the controls', () => {
     for (const [path, body, ...words] of [
       ['/margins/tea', { percent: '5' }, '"tea"', 'one of chat, images'],
       ['/margins/images', { percent: 5 }, 'percent', '5', 'a decimal in quotes'],
-      ['/margins/images', { percent: '-5' }, 'percent', '"-5"'],
+      ['/margins/images', { percent: '-100' }, 'percent', '"-100"'],
       ['/blocked/alice', {}, '"alice"', 'an EVM address or a Solana key'],
       ['/gateway_limits/mars', { usdc_per_day: '1' }, '"mars"', 'one of base, solana'],
       ['/wallet_limits/*', {}, 'body', 'usdc_per_day'],

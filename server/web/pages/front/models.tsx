@@ -1,6 +1,14 @@
 import { useState } from 'preact/hooks'
 import type { Model } from '../lib/api.ts'
-import { type Kind, KINDS, kindOf, rateOf } from '../lib/prices.ts'
+import { type Kind, KINDS, kindOf, rateOf, usd } from '../lib/prices.ts'
+
+/** The fee of these models; margins by product change it. */
+function feeText(models: readonly Model[]): string {
+  const fees = models.map(({ pricing }) => pricing.transaction_fee).filter((fee) => typeof fee === 'number')
+  if (fees.length === 0) return ''
+  const [least, most] = [usd(Math.min(...fees)), usd(Math.max(...fees))]
+  return `Each paid call adds a fee of ${least === most ? least : `${least} to ${most}, by product`}.`
+}
 
 type Order = 'price' | 'name'
 type Choosing = {
@@ -61,8 +69,7 @@ export function Models({ models, kind, onKind, chosen, onChoose }: Choosing) {
         </label>
       </div>
       <p class="soft small" role="status">
-        {listed.length === 1 ? '1 model' : `${listed.length} models`}. Prices include the margin; each paid call adds a
-        fee of $0.001.
+        {listed.length === 1 ? '1 model' : `${listed.length} models`}. Prices include the margin. {feeText(listed)}
       </p>
       {listed.length > 0 && (
         <div class="table">

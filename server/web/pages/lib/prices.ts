@@ -18,9 +18,7 @@ export const kindOf = ({ categories }: Model): Kind | undefined =>
 
 /** Two decimals, and up to six where they say more: `$1.50`, `$0.0525`. */
 export function usd(value: number): string {
-  const [whole, part = ''] = Number(value.toFixed(value >= 1 ? 2 : 6))
-    .toString()
-    .split('.')
+  const [whole, part = ''] = Number(value.toFixed(6)).toString().split('.')
   return `$${whole}.${part.padEnd(2, '0')}`
 }
 
@@ -30,6 +28,7 @@ const UNITS: Readonly<Record<string, string>> = {
   per_1k_chars: '1,000 characters',
   per_generation: 'sound',
   per_track: 'track',
+  flat: 'request',
 }
 
 /** The rate of a model in words, and the number that it is sorted by within its kind. */

@@ -3,7 +3,7 @@ import { catalog } from '../../../../core/products/catalog.ts'
 import { type ChatBilling, EFFORTS, type Effort } from '../../../../core/ports/vendors/chat.ts'
 import { dollars, plus, print, roundUp } from '../../../../core/x402/money.ts'
 import { chatPrice, chatPriceParts } from '../../../../core/products/chat/price.ts'
-import { FEE } from '../../../../core/x402/pricing.ts'
+import { STANDARD_MARKUP } from '../../../../core/x402/pricing.ts'
 import vectors from '../../../vectors/chat_quotes.json'
 
 const { chat } = catalog()
@@ -95,7 +95,7 @@ describe('a chat price', () => {
     chatPrice({ billing: PAID, promptTokens: 100, maxTokens: 10_000, ...more })
 
   test('never counts more output than max_tokens, whatever the effort (contract 6.38)', () => {
-    const whole = roundUp(plus(dollars('0.1002'), FEE))
+    const whole = roundUp(plus(dollars('0.1002'), STANDARD_MARKUP.fee))
     for (const effort of EFFORTS) expect(quote({ effort, scalesQuote: true })).toBeLessThanOrEqual(whole)
   })
 

@@ -75,7 +75,14 @@ describe('the challenge', () => {
       accepts: [expect.objectContaining({ scheme: 'exact', amount: '127000', maxTimeoutSeconds: 600 })],
       error: 'Payment Required',
       message: expect.stringContaining('0.127000 USDC'),
-      price: { amount: '0.127000', currency: 'USD', pricePerImage: 0.06, totalImages: 2 },
+      price: {
+        amount: '0.127000',
+        currency: 'USD',
+        pricePerImage: 0.06,
+        totalImages: 2,
+        marginPercent: 5,
+        transactionFee: 0.001,
+      },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
     })
   })

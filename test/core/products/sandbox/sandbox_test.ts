@@ -51,6 +51,7 @@ describe('the price', () => {
       model: 'hourly',
       hourly_rate_usd: 2,
       duration_hours: 1.5,
+      transaction_fee: 0.001,
       refund_policy: expect.stringContaining('not refunded'),
     })
     expect((await alice.ask(undefined, { path: CREATE, method: 'GET' })).body.price).toMatchObject({

@@ -44,7 +44,7 @@ describe('the price of a search', () => {
         .buyer()
         .ask({ ...QUESTION, max_results }, AT)
       expect([status, body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([402, '81000', 300])
-      expect(body.price).toEqual({ amount: '0.0810', currency: 'USD', perCallPrice: 0.08 })
+      expect(body.price).toEqual({ amount: '0.0810', currency: 'USD', perCallPrice: 0.08, transactionFee: 0.001 })
     },
   )
 

@@ -76,6 +76,8 @@ describe('video prices', () => {
           resolution,
           perGenerationFee: generation_fee,
           durationSeconds: seconds,
+          marginPercent: generation_fee > 0 ? 0 : 5,
+          transactionFee: 0.001,
         })
         expect([body.accepts[0].amount, body.accepts[0].maxTimeoutSeconds]).toEqual([micro(amount), 600])
         expect(decodeHeader(headers.get('payment-required')).accepts).toEqual(body.accepts)
@@ -169,6 +171,8 @@ describe('the challenge', () => {
         resolution: '720p',
         perGenerationFee: 0.001,
         durationSeconds: 8,
+        marginPercent: 0,
+        transactionFee: 0.001,
       },
       generation_info: {
         output_duration: 8,

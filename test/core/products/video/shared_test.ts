@@ -2,6 +2,7 @@
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { CHARACTER, type Character, FOREVER } from '../../../../core/products/video/owned_characters.ts'
 import { describe, expect, test } from 'bun:test'
+import { usdc } from '../../../../core/x402/money.ts'
 import {
   CLIP,
   CLIP_BYTES,
@@ -616,7 +617,7 @@ describe('stored fields', () => {
       media: [{ key: 'k', url: null, source: CLIP_URL }],
       created: 5,
     }
-    expect(videoResponse(stored, { request, href: (key) => `https://here/${key}` })).toEqual({
+    expect(videoResponse(stored, { request, quote: usdc(0n), href: (key) => `https://here/${key}` })).toEqual({
       object: 'video.generation.job',
       status: 'completed',
       model: E2,
