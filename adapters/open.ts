@@ -1,5 +1,6 @@
 /** Opens a storage or an object store by its URL. Only what the URL names is loaded. */
 import type { Objects, Storage } from '../core/mod.ts'
+import { protocolOf, storageManifest } from './storage/manifests.ts'
 
 /**
  * Opens a storage and waits until it answers: `sqlite:<file>` for one process, `postgres://…` for any number, `memory:`
@@ -11,42 +12,33 @@ import type { Objects, Storage } from '../core/mod.ts'
  * await storage.close()
  */
 export async function openStorage(url: string): Promise<Storage> {
-  if (url === 'memory:') return (await import('./storage/memory.ts')).memoryStorage()
-  if (url.startsWith('sqlite:')) return await openSqlite(url.slice('sqlite:'.length))
-  if (!/^postgres(?:ql)?:\/\//.test(url))
-    throw new RangeError(
-      `openStorage: the URL must be sqlite:<file>, postgres://user@host/database or memory:; it begins ${protocolOf(url)}`,
-    )
-  const { postgresStorage } = await import('./storage/postgres/mod.ts')
-  const storage = postgresStorage(url)
-  await storage.ready().catch(async (error: unknown) => {
-    await storage.close()
-    throw error
-  })
-  return storage
-}
-
-/** SQLite serves one process, so the file is locked until the storage is closed, or the process ends. */
-async function openSqlite(path: string): Promise<Storage> {
-  if (path === '') throw new RangeError('openStorage: sqlite: needs a file, such as sqlite:farebox.db')
-  const { holdAlone, sqliteStorage } = await import('./storage/sqlite/mod.ts')
-  if (path === ':memory:') return sqliteStorage(path)
-  const hold = holdAlone(path)
-  if (!hold)
+  const { hold, name, open, pathOf } = inWords(() => storageManifest(url))
+  const lock = inWords(() => hold?.(url))
+  if (hold && !lock)
     throw new Error(
-      `openStorage: another process has ${path}. SQLite serves one process: stop the other one, or use postgres://.`,
+      `openStorage: another process has ${pathOf?.(url)}. ${name} serves one process: stop the other one, or use postgres://.`,
     )
   try {
-    const storage = sqliteStorage(path)
+    const storage = await open(url)
     return {
       ...storage,
       async close() {
         await storage.close()
-        hold.release()
+        lock?.release()
       },
     }
   } catch (error) {
-    hold.release()
+    lock?.release()
+    throw error
+  }
+}
+
+/** A URL that names no storage is an error of the caller. */
+function inWords<T>(step: () => T): T {
+  try {
+    return step()
+  } catch (error) {
+    if (error instanceof RangeError) throw new RangeError(`openStorage: ${error.message}`)
     throw error
   }
 }
@@ -81,9 +73,4 @@ async function objectsOf(url: string, environment: S3Environment): Promise<Objec
     )
   const { s3FromUrl, s3Objects } = await import('./objects/s3/mod.ts')
   return s3Objects(s3FromUrl(url, environment))
-}
-
-/** The protocol alone, because the rest may hold a password. */
-function protocolOf(url: string): string {
-  return JSON.stringify(/^[a-z][a-z0-9+.-]{0,20}:/i.exec(url)?.[0] ?? url.slice(0, 12))
 }

@@ -5,8 +5,9 @@
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { Io } from './cli/command.ts'
+
 import { runProcess } from './cli/lib/process.ts'
-import { type Config, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
+import { type Config, databasePath, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
 import type { Environment } from './config/settings.ts'
 import { drainProcess } from './drain.ts'
 import { inFlight, listen } from './listen.ts'
@@ -80,6 +81,7 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
   const { alertWebhook } = config
   const hook = alertWebhook && webhook({ ...alertWebhook, clock, log, newId: () => crypto.randomUUID() })
   const { database, objects } = config
+  const path = databasePath(database)
   const finders = findersOf({
     gateways: gateways.filter(({ config }) => !config.retired).map(({ gateway }) => gateway),
     storage,
@@ -87,10 +89,7 @@ function watchAlerts(config: Config, wired: Wired, log: ServerLog): { stop(): Pr
     clock,
     lowAccounts,
     clockTrouble,
-    directories: [
-      ...(database.kind === 'sqlite' ? [dirname(database.path)] : []),
-      ...(objects.kind === 'file' ? [objects.dir] : []),
-    ],
+    directories: [...(path === undefined ? [] : [dirname(path)]), ...(objects.kind === 'file' ? [objects.dir] : [])],
   })
   const alerts = startAlerts({
     finders: finders.filter(({ name }) => hook || LOGGED.includes(name)),

@@ -124,7 +124,7 @@ test('a provider knows no other provider, but for a protocol that it shares with
 const STATEMENTS = [
   'adapters/chains/address.ts',
   'adapters/chains/lib/x402_contracts.ts',
-  'adapters/storage/databases.ts',
+  'adapters/storage/manifests.ts',
   'adapters/providers/index.ts',
   'adapters/providers/manifest.ts',
 ]

@@ -41,7 +41,7 @@ import {
 } from '../../core/ports/storage.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
-import { databases } from './databases.ts'
+import { memoryManifest } from './memory_manifest.ts'
 import {
   countedOf,
   DAY_MS,
@@ -191,7 +191,7 @@ export function memoryStorage(): Storage {
   }
 
   return {
-    ...databases.memory,
+    isShared: memoryManifest.isShared,
 
     async openCall(call, authorization, at) {
       const { payer, asset } = call

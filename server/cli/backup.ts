@@ -1,6 +1,6 @@
 /** `farebox backup`: a consistent copy of the database, beside the running gateway. */
 import { cpSync, existsSync } from 'node:fs'
-import { backupDatabase, type BackupContents } from '../wiring/backup.ts'
+import { type BackupContents, backupsOf } from '../wiring/ledger.ts'
 import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
 import { type Config, readConfig } from '../config/mod.ts'
 import type { Environment } from '../config/settings.ts'
@@ -27,18 +27,18 @@ Examples:
     const { values, positionals } = readOptions(args, { media: { type: 'boolean' }, config: { type: 'string' } }, 1)
     const file = fileOf(positionals)
     const { database, objects } = configOf(overridden(io.env, { FAREBOX_CONFIG: values.config }))
-    if (database.kind === 'memory') throw new CommandError('The database is memory: there is nothing to back up.')
-    if (database.kind === 'postgres') throw new CommandError(postgresBackup(file).join('\n'))
+    const { backup, hasBackups } = backupsOf({ database })
+    if (!hasBackups) await orFail(() => backup(database, file))
     if (values.media && objects.kind !== 'file')
       throw new CommandError(
         `--media copies an object store on disk, and object_store is ${objects.kind}. ${MEDIA_ELSEWHERE}`,
       )
     if (values.media && existsSync(mediaOf(file)))
       throw new CommandError(`${mediaOf(file)} exists. A backup is never overwritten: choose another name.`)
-    io.out(`${file}: ${describe(orFail(() => backupDatabase(database.path, file)))}`)
+    io.out(`${file}: ${describe(await orFail(() => backup(database, file)))}`)
     // After the database: no row of the backup names a file that is missing from it.
     if (values.media && objects.kind === 'file' && existsSync(objects.dir)) {
-      orFail(() => copyMedia(objects.dir, mediaOf(file)))
+      await orFail(() => copyMedia(objects.dir, mediaOf(file)))
       io.out(`${mediaOf(file)}: media of ${objects.dir}`)
     }
     return 0
@@ -46,19 +46,6 @@ Examples:
 }
 
 const MEDIA_ELSEWHERE = 'Use versioning of the bucket instead.'
-
-/** Postgres has tools of its own. Nothing here names the URL, which holds a password. */
-function postgresBackup(file: string): readonly string[] {
-  return [
-    'The database is Postgres, which has backup tools of its own. Continuous archiving loses the least:',
-    '  postgresql.conf: archive_mode = on, archive_timeout = 60, archive_command = (your archive; 0 only when stored)',
-    '  pg_basebackup --pgdata=/backups/base --checkpoint=fast --dbname="$DATABASE_URL"',
-    'A dump of one moment, for a move or a test:',
-    `  pg_dump --format=custom --file=${JSON.stringify(file)} --dbname="$DATABASE_URL"`,
-    `  pg_restore --clean --if-exists --dbname="$DATABASE_URL" ${JSON.stringify(file)}`,
-    'After any restore, run farebox reconcile before selling.',
-  ]
-}
 
 /** Everything but unfinished uploads. Files are never changed, so one that is being stored is whole or absent. */
 export function copyMedia(from: string, to: string): void {
@@ -93,9 +80,9 @@ export function configOf(env: Environment): Config {
 }
 
 /** Runs a step of a backup and turns its errors into messages for the operator. */
-export function orFail<T>(step: () => T): T {
+export async function orFail<T>(step: () => T | Promise<T>): Promise<T> {
   try {
-    return step()
+    return await step()
   } catch (error) {
     throw new CommandError((error as Error).message)
   }

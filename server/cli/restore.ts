@@ -1,8 +1,9 @@
 /** `farebox restore`: puts a backup in the place of the database. */
 import { existsSync } from 'node:fs'
-import { restoreDatabase } from '../wiring/backup.ts'
+import { databasePath } from '../config/mod.ts'
+import { backupsOf } from '../wiring/ledger.ts'
 import { configOf, copyMedia, describe, fileOf, mediaOf, orFail } from './backup.ts'
-import { type Command, CommandError, overridden, readOptions } from './command.ts'
+import { type Command, overridden, readOptions } from './command.ts'
 
 export const command: Command = {
   name: 'restore',
@@ -24,18 +25,15 @@ Examples:
     const { values, positionals } = readOptions(args, { force: { type: 'boolean' }, config: { type: 'string' } }, 1)
     const file = fileOf(positionals)
     const { database, objects } = configOf(overridden(io.env, { FAREBOX_CONFIG: values.config }))
-    if (database.kind !== 'sqlite')
-      throw new CommandError(
-        `restore is for SQLite, and the database is ${database.kind}. For Postgres use pg_restore, or recovery to a point in time.`,
-      )
-    const { path } = database
+    const { restore } = backupsOf({ database })
+    const path = databasePath(database) ?? 'the database'
     const stamp = new Date().toISOString().replace(/[:.]/g, '-')
     const aside = values.force ? `${path}.before-restore-${stamp}` : undefined
-    const restored = orFail(() => restoreDatabase(file, path, aside))
+    const restored = await orFail(() => restore(file, database, aside))
     io.out(`${path}: ${describe(restored)}`)
     if (restored.before !== undefined) io.out(`The database that was there is now ${restored.before}`)
     if (existsSync(mediaOf(file)) && objects.kind === 'file') {
-      orFail(() => copyMedia(mediaOf(file), objects.dir))
+      await orFail(() => copyMedia(mediaOf(file), objects.dir))
       io.out(`${objects.dir}: media of ${mediaOf(file)}`)
     }
     io.out('Run farebox reconcile before you sell: this database does not know what was paid after the backup.')

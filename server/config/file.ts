@@ -1,4 +1,5 @@
 /** The settings of the file and their environment variables: schema, parsing, and errors that name each mistake. */
+import { STORAGE_URL_PATTERN } from '../../adapters/storage/manifests.ts'
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value, ValuePointer } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
@@ -56,7 +57,7 @@ export const File = Type.Object(
     ),
     database_url: setting(
       'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas. The devnet keeps its own in `.farebox/devnet`.',
-      Type.String({ pattern: '^(memory:|sqlite:.+|postgres(ql)?://.+)$', default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
+      Type.String({ pattern: STORAGE_URL_PATTERN, default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
     ),
     database_check_mb: setting(
       'A SQLite file of at most so many megabytes is checked for damage before anything is sold from it. 100 MB take about 0.4 seconds. 0 checks none.',

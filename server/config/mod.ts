@@ -7,7 +7,7 @@ import { isIP } from 'node:net'
 import { dirname, join, resolve as resolvePath } from 'node:path'
 import type { Static } from '@sinclair/typebox'
 import { parse } from 'smol-toml'
-import { databases } from '../../adapters/storage/databases.ts'
+import { storageManifest } from '../../adapters/storage/manifests.ts'
 import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
 import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
 import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
@@ -37,10 +37,8 @@ export type Config = Services & {
   readonly publicOrigin: string | undefined
   /** Where to reach the operator: an http(s) URL or an e-mail address. */
   readonly contact: string | undefined
-  readonly database:
-    | { readonly kind: 'memory' }
-    | { readonly kind: 'sqlite'; readonly path: string }
-    | { readonly kind: 'postgres'; readonly url: string }
+  /** The URL of the storage. It may hold a password. */
+  readonly database: string
   /** A SQLite file of at most this size is checked at the start. */
   readonly databaseCheckBytes: number
   readonly objects:
@@ -292,7 +290,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   const images = resolveImages(vendors, file.images ?? [], env, mistakes)
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
-  const isShared = databases[databaseOf(database).kind].isShared
+  const isShared = storageManifest(database).isShared
   const { services } = resolveServices(file, { env, mistakes, isDevnet, isShared })
   const audio = resolveAudio(file, { services, mistakes })
   const declared = resolveRows(file, { mistakes })
@@ -315,7 +313,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
       host,
       publicOrigin: file.public_origin,
       contact: file.contact,
-      database: databaseOf(database),
+      database,
       databaseCheckBytes: (file.database_check_mb ?? 500) * 1_000_000,
       objects: objectsOf(objects, env),
       archive: file.retention?.archive_days === undefined ? undefined : objectsOf(archive, env),
@@ -381,16 +379,16 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
 
 /** The chain of a devnet is kept where its ledger is. */
 function chainDir(url: string | undefined): string | undefined {
-  const database = url === undefined ? undefined : databaseOf(url)
-  if (database === undefined) return DEVNET_DIR
-  return database.kind === 'sqlite' ? join(dirname(database.path), 'devnet') : undefined
+  if (url === undefined) return DEVNET_DIR
+  const path = databasePath(url)
+  return path === undefined ? undefined : join(dirname(path), 'devnet')
 }
 
-function databaseOf(url: string): Config['database'] {
-  if (url === 'memory:') return { kind: 'memory' }
-  if (url.startsWith('sqlite:')) return { kind: 'sqlite', path: url.slice('sqlite:'.length) }
-  return { kind: 'postgres', url }
-}
+/** The file of a database; undefined where it is none. */
+export const databasePath = (url: string): string | undefined => storageManifest(url).pathOf?.(url)
+
+/** A database in words, without its secrets. */
+export const databaseInWords = (url: string): string => storageManifest(url).describe(url)
 
 function objectsOf(url: string, env: Environment): Config['objects'] {
   if (url === 'memory:') return { kind: 'memory' }

@@ -1,5 +1,5 @@
 /** The configuration as it is in force, for the operator. Secrets are named as set or not set, never shown. */
-import type { Config } from '../config/mod.ts'
+import { type Config, databaseInWords } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
 
@@ -28,7 +28,7 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       poll_keys: config.pollKeys ? `set (${config.pollKeys.length})` : 'kept by the storage',
     }),
     section('Storage', {
-      database: databaseOf(config.database),
+      database: databaseInWords(config.database),
       object_store: objectsOf(config.objects),
       archive: config.archive ? objectsOf(config.archive) : 'off',
       unclaimed_results: days(retention.unclaimedMs),
@@ -104,11 +104,6 @@ const secret = (value: string | undefined): string => (value === undefined ? 'no
 /** Paths and queries of URLs may hold keys, and user names come before the host. */
 function hostOf(url: string | undefined): string | undefined {
   return url === undefined ? undefined : (URL.parse(url)?.host ?? 'set (hidden)')
-}
-
-function databaseOf(database: Config['database']): string {
-  if (database.kind === 'memory') return 'memory: everything is lost with the process'
-  return database.kind === 'sqlite' ? `SQLite, ${database.path}` : `Postgres on ${hostOf(database.url)}`
 }
 
 function objectsOf(objects: Config['objects']): string {

@@ -1,12 +1,11 @@
 /** Asks everything that a configuration names, before anything is sold: chains, storage, object store and vendors. */
-import { constants } from 'node:fs'
-import { access } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
 import { jsonRpc } from '../../adapters/chains/json_rpc.ts'
 import { checkKey } from '../../adapters/http/key_check.ts'
 import { systemClock } from '../../adapters/local.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
+import { storageManifest } from '../../adapters/storage/manifests.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { unwritable } from '../../adapters/storage/unwritable.ts'
 import type { Config } from '../config/mod.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
 import { protocolOf } from '../config/providers.ts'
@@ -98,40 +97,9 @@ async function blockFindings(subject: string, method: PaymentMethod, now: () => 
   return [finding('ok', subject, `this clock and the latest block are ${Math.abs(age)} s apart`)]
 }
 
-async function checkDatabase(database: Config['database'], now: () => number): Promise<readonly Finding[]> {
-  const subject = 'database_url'
-  if (database.kind === 'memory')
-    return [finding('warning', subject, 'memory: forgets calls and payments when the process ends')]
-  if (database.kind === 'sqlite') {
-    const problem = await unwritable(database.path)
-    return [problem ? finding('wrong', subject, problem) : finding('ok', subject, `${database.path} can be written`)]
-  }
-  try {
-    const { postgresTime } = await import('../../adapters/storage/postgres/probe.ts')
-    const before = now()
-    const theirs = await postgresTime(database.url)
-    const skew = Math.round((theirs - (before + now()) / 2) / 100) / 10
-    const [size, text] = [
-      Math.abs(skew),
-      `this clock is ${Math.abs(skew)} s ${skew > 0 ? 'behind' : 'ahead of'} the database`,
-    ]
-    if (size > SKEW.wrong) return [finding('wrong', subject, `${text}: sales stop above ${SKEW.wrong} s`)]
-    return [finding(size > SKEW.warning ? 'warning' : 'ok', subject, `Postgres answers; ${text}`)]
-  } catch (error) {
-    return [finding('wrong', subject, (error as Error).message)]
-  }
-}
-
-/** Why a file, or the nearest folder that exists above it, cannot be written. */
-async function unwritable(path: string): Promise<string | undefined> {
-  for (let at = resolve(path); ; at = dirname(at)) {
-    const code = await access(at, constants.W_OK).then(
-      () => undefined,
-      (error: { code?: string }) => error.code ?? 'unknown error',
-    )
-    if (code === undefined) return undefined
-    if (code !== 'ENOENT' || dirname(at) === at) return `${at} cannot be written (${code})`
-  }
+async function checkDatabase(url: string, now: () => number): Promise<readonly Finding[]> {
+  const { level, message } = await storageManifest(url).check(url, now)
+  return [finding(level, 'database_url', message)]
 }
 
 /** Writes, reads and deletes one object. */

@@ -1,9 +1,8 @@
 /** The embedded default: a local chain of every kind, and a gateway on each. All of it is test money. */
 import { cpSync, existsSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
-import { backupSqlite, moveAside } from '../../adapters/storage/sqlite/backup.ts'
-import { claimForDevnet, ledgerOrigin, markForDevnet } from '../../adapters/storage/sqlite/devnet_ledger.ts'
-import { holdAlone } from '../../adapters/storage/sqlite/hold.ts'
+import type { DevnetLedgers } from '../../adapters/storage/manifest.ts'
+import { storageManifest } from '../../adapters/storage/manifests.ts'
 import { type Config, DEFAULT_DIR, DEVNET_DIR } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { type BatchedStandIn, startBatchedApi } from '../devnet/batched_api.ts'
@@ -47,26 +46,27 @@ const DEPOSIT = 10_000_000_000n
  */
 async function startEvm({ database, devnetDir: dir }: Config, { log, clock }: Omit<Opening, 'undo'>): Promise<Devnet> {
   const say = (line: string) => log.info(line)
-  if (database.kind === 'postgres')
+  const { capabilities, devnetLedgers, pathOf } = storageManifest(database)
+  if (!capabilities.hasDevnet)
     throw new Error('the ledger of a devnet is a file or in memory: set DATABASE_URL to sqlite:PATH or memory:')
-  if (database.kind === 'memory') return await startDevnet({ dir, log: say })
-  const { path } = database
-  if (existsSync(path)) claimForDevnet(path)
+  if (!devnetLedgers || !pathOf) return await startDevnet({ dir, log: say })
+  const [ledgers, path] = [await devnetLedgers(), pathOf(database)]
+  if (existsSync(path)) ledgers.claim(path)
   const devnet = await startDevnet({ dir, log: say })
   if (!existsSync(path)) {
-    await takeOverFormer({ path, dir }, devnet.rpcUrl, log).catch(async (error) => {
+    await takeOverFormer({ ledgers, path, dir }, devnet.rpcUrl, log).catch(async (error) => {
       await devnet.stop()
       throw error
     })
-    claimForDevnet(path)
+    ledgers.claim(path)
   }
-  const missing = ledgerOrigin(path)?.newestTransaction
+  const missing = ledgers.originOf(path)?.newestTransaction
   if (!dir || missing === undefined || (await isKnown(devnet.rpcUrl, missing))) return devnet
   await devnet.stop()
   const aside = `before-reset-${new Date(clock.now()).toISOString().replace(/[:.]/g, '-')}`
   await resetDevnet(dir, aside)
-  moveAside(path, `${path}.${aside}`)
-  claimForDevnet(path)
+  ledgers.moveAside(path, `${path}.${aside}`)
+  ledgers.claim(path)
   log.warn('the local chain is behind the ledger: both were moved aside, with all test money, and begin anew', {
     missing,
     ledger: `${path}.${aside}`,
@@ -83,20 +83,22 @@ const DEVNET_GATEWAYS = ['devnet', 'solana', 'nano', 'testnet']
  * this local chain. What is there stays as it is.
  */
 async function takeOverFormer(
-  { path, dir }: { path: string; dir: string | undefined },
+  { ledgers, path, dir }: { ledgers: DevnetLedgers; path: string; dir: string | undefined },
   rpcUrl: string,
   log: Opening['log'],
 ): Promise<void> {
   if (dir !== DEVNET_DIR || path !== join(DEVNET_DIR, 'farebox.db') || !existsSync(FORMER.ledger)) return
-  const hold = holdAlone(FORMER.ledger)
+  const former = `sqlite:${FORMER.ledger}`
+  const { backup, hold: holdOf } = storageManifest(former)
+  const hold = holdOf?.(former)
   if (!hold) return
   try {
-    const { gateways = [], newestTransaction } = ledgerOrigin(FORMER.ledger) ?? {}
+    const { gateways = [], newestTransaction } = ledgers.originOf(FORMER.ledger) ?? {}
     const isOurs = gateways.every((name) => DEVNET_GATEWAYS.includes(name))
     if (!isOurs || newestTransaction === undefined || !(await isKnown(rpcUrl, newestTransaction))) return
     const copy = `${path}.copy-${process.pid}`
-    backupSqlite(FORMER.ledger, copy)
-    markForDevnet(copy)
+    await backup(former, copy)
+    ledgers.mark(copy)
     const media = join(DEVNET_DIR, 'media')
     if (existsSync(FORMER.media) && !existsSync(media)) cpSync(FORMER.media, media, { recursive: true })
     renameSync(copy, path)

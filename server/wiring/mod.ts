@@ -5,12 +5,10 @@ import { diskObjects } from '../../adapters/objects/disk.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { s3FromUrl, s3Objects } from '../../adapters/objects/s3/mod.ts'
 import { DatabaseError } from '../../adapters/storage/database_error.ts'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { isDevnetLedger } from '../../adapters/storage/sqlite/devnet_ledger.ts'
-import { holdAlone, type SqliteStorage, sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
+import type { OpenedStorage } from '../../adapters/storage/manifest.ts'
+import { storageManifest } from '../../adapters/storage/manifests.ts'
 import { limitVendors } from '../../adapters/http/vendor_slots.ts'
 import { slotLimits } from '../request_pool.ts'
-import type { PostgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
@@ -97,14 +95,14 @@ export async function wire(config: Config, log: ServerLog): Promise<Wired> {
 }
 
 async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): Promise<Omit<Wired, 'close'>> {
-  if (config.database.kind === 'sqlite') {
-    const { path } = config.database
-    const hold = await orRefuse('DATABASE_URL', () => holdAlone(path))
-    if (!hold)
+  const { hold, name, pathOf } = storageManifest(config.database)
+  if (hold) {
+    const lock = await orRefuse('DATABASE_URL', () => hold(config.database))
+    if (!lock)
       throw new StartError(
-        `Another Farebox is running on ${path}. SQLite serves one process: stop the other one, or set DATABASE_URL.`,
+        `Another Farebox is running on ${pathOf?.(config.database)}. ${name} serves one process: stop the other one, or set DATABASE_URL.`,
       )
-    undo.push(() => hold.release())
+    undo.push(() => lock.release())
   }
   const isDevnet = config.gateways.length === 0
   const devnet = isDevnet
@@ -451,23 +449,14 @@ export function timely(chain: Chain, { trouble, refusal, failure }: Troubles): C
 }
 
 /** A remote database must answer before anything is sold. The ledger of a devnet serves no gateway that sells. */
-async function openStorage(
-  { database, databaseCheckBytes }: Config,
-  isDevnet: boolean,
-): Promise<Storage & Partial<Pick<PostgresStorage, 'refusal'> & Pick<SqliteStorage, 'failure'>>> {
-  if (database.kind === 'memory') return memoryStorage()
-  if (database.kind === 'sqlite' && !isDevnet && isDevnetLedger(database.path))
+async function openStorage({ database, databaseCheckBytes }: Config, isDevnet: boolean): Promise<OpenedStorage> {
+  const { devnetLedgers, open, pathOf } = storageManifest(database)
+  const path = pathOf?.(database)
+  if (!isDevnet && path !== undefined && (await devnetLedgers?.())?.isMarked(path))
     throw new StartError(
-      `DATABASE_URL: ${database.path} is the ledger of a devnet, whose wallets paid with test money. Name another file.`,
+      `DATABASE_URL: ${path} is the ledger of a devnet, whose wallets paid with test money. Name another file.`,
     )
-  if (database.kind === 'sqlite') return sqliteStorage(database.path, { checkUpTo: databaseCheckBytes })
-  const { postgresStorage } = await import('../../adapters/storage/postgres/mod.ts')
-  const storage = postgresStorage(database.url)
-  await storage.ready().catch(async (error: Error) => {
-    await storage.close()
-    throw error
-  })
-  return storage
+  return await open(database, { checkUpTo: databaseCheckBytes })
 }
 
 /** Opens the object store and writes to it once; otherwise the first buyer would discover that it is read-only. */

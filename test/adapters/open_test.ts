@@ -34,7 +34,7 @@ test('openStorage() of a file that is no database lets go of it', async () => {
 test('openStorage() and openObjects() say which URLs they take, and repeat no password', async () => {
   const refusal = async (opened: Promise<unknown>) => await opened.then(String, (error: Error) => error.message)
   expect(await refusal(openStorage('mysql://me:secret@host/db'))).toBe(
-    'openStorage: the URL must be sqlite:<file>, postgres://user@host/database or memory:; it begins "mysql:"',
+    'openStorage: the URL must be memory:, sqlite:FILE or postgres://…; it begins "mysql:"',
   )
   expect(await refusal(openStorage('sqlite:'))).toContain('needs a file')
   expect(await refusal(openObjects('ftp://me:secret@host'))).toBe(

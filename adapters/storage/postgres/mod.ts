@@ -1,27 +1,13 @@
 import type { Storage } from '../../../core/ports/mod.ts'
-import { databases } from '../databases.ts'
-import { expression } from '../sql/schema.ts'
 import { present, type SqlDatabase } from '../sql/database.ts'
-import { type Query, statementsIn } from '../sql/statement.ts'
-import { patchesOf, statementsOf } from '../sql/statements.ts'
+import type { Query } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { connections, type Limits, type Send } from './connections.ts'
-import { postgresDialect } from './dialect.ts'
+import { postgresManifest } from './manifest.ts'
+import { ask, patchOf } from './statements.ts'
 
 /** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
 const BATCH = 256
-
-const patchOf = patchesOf(postgresDialect)
-
-/** The statements of the storage. */
-export const ask = {
-  ...statementsOf(postgresDialect),
-  now: statementsIn(postgresDialect).select(
-    'now',
-    { now: expression<number>('floor(extract(epoch from clock_timestamp()) * 1000)::bigint', 'integer') },
-    '',
-  ),
-}
 
 export type PostgresStorage = Storage & {
   /** Connects and migrates. Rejects, with a message for the operator, where every verb would fail. */
@@ -61,7 +47,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
   }
 
   return {
-    ...databases.postgres,
+    isShared: postgresManifest.isShared,
     ...sqlStorage(sql),
     ready,
     refusal,

@@ -13,21 +13,10 @@ import {
 } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { openDriver, type SqliteDriver } from './driver.ts'
+import type { Contents, Restored } from '../manifest.ts'
 import { checkSteps } from '../migration.ts'
 import { holdAlone } from './hold.ts'
 import { migrations, readSteps } from './migrations.ts'
-
-/** What a database holds. */
-export type Contents = {
-  /** The steps of its schema. */
-  readonly migrations: number
-  readonly calls: number
-  readonly settled: number
-  /** Calls whose settlement has begun and has no known end: the chain has to be asked. */
-  readonly unsettled: number
-  /** When its newest call was settled or opened, in milliseconds since 1970; null where there is none. */
-  readonly newestAt: number | null
-}
 
 /** How long a backup waits for a lock, in milliseconds. */
 const BUSY_MS = 10_000
@@ -54,11 +43,6 @@ export function backupSqlite(path: string, file: string): Contents {
   } finally {
     removeDatabase(temporary)
   }
-}
-
-export type Restored = Contents & {
-  /** Where the database that was there before is now; undefined where there was none. */
-  readonly before: string | undefined
 }
 
 /**

@@ -1,6 +1,7 @@
 /** The ledger of a devnet: a SQLite file with a mark of its own, so that no other ledger is taken for one. */
 import { existsSync } from 'node:fs'
 import type { Receipt } from '../../../core/mod.ts'
+import type { LedgerOrigin } from '../manifest.ts'
 import { openDriver, type SqliteDriver } from './driver.ts'
 import { createPrivately, formatFile } from './hold.ts'
 import { wordsOf } from './soundness.ts'
@@ -34,13 +35,6 @@ export function markForDevnet(path: string): void {
 /** Whether the file is there and is the ledger of a devnet. */
 export function isDevnetLedger(path: string): boolean {
   return existsSync(path) && withDriver(path, hasMark)
-}
-
-/** What a ledger says about the chain that it was written on. */
-export type LedgerOrigin = {
-  readonly gateways: readonly string[]
-  /** The transaction of its newest payment on an EVM chain; undefined where there is none. */
-  readonly newestTransaction: string | undefined
 }
 
 /** Undefined when there is no file, or one without calls. The file must not be in use. */

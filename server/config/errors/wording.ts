@@ -1,5 +1,6 @@
 /** Describes the allowed values of a setting, from its schema. */
 import type { TSchema } from '@sinclair/typebox'
+import { STORAGE_URL_PATTERN, STORAGE_URLS } from '../../../adapters/storage/manifests.ts'
 import { ADDRESS_PATTERN, EVM_NETWORK_PATTERN, NETWORK_PATTERN } from '../../../adapters/chains/families.ts'
 
 const MODEL = 'a model id of at most 100 letters, digits and . _ / : -'
@@ -11,7 +12,7 @@ const PATTERNS: Readonly<Record<string, string>> = {
   '^https?://[^/]+$': 'an origin such as https://ai.example.com, without a path or a slash at its end',
   '^(https?://\\S+|[^\\s@:/]+@[^\\s@:/]+)$': 'an http or https URL, or an e-mail address',
   '^(https?://.+|[A-Z][A-Z0-9_]*)$': 'an http or https URL, or the name of the environment variable that holds it',
-  '^(memory:|sqlite:.+|postgres(ql)?://.+)$': 'memory:, sqlite:FILE or postgres://…',
+  [STORAGE_URL_PATTERN]: STORAGE_URLS,
   '^(memory:|file:.+|s3://.+)$': 'memory:, file:FOLDER or s3://BUCKET/PREFIX',
   '^(file:.+|s3://.+)$': 'file:FOLDER or s3://BUCKET/PREFIX',
   '^[!-~]{16,}$': 'text of at least 16 printable ASCII characters, without spaces',

@@ -12,7 +12,8 @@ import { sqliteDialect } from '../../../adapters/storage/sqlite/dialect.ts'
 import { checkedContents } from '../../../adapters/storage/sqlite/backup.ts'
 import { overBun } from '../../../adapters/storage/sqlite/driver.ts'
 import { migrate, migrations } from '../../../adapters/storage/sqlite/migrations.ts'
-import { holdAlone, sqliteLedger, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
+import { sqliteLedger } from '../../../adapters/storage/sqlite/ledger.ts'
+import { holdAlone, sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { wordsOf } from '../../../adapters/storage/sqlite/soundness.ts'
 import { weightOf, writer } from '../../../adapters/storage/writer.ts'
 import { usdc } from '../../../core/x402/money.ts'
@@ -395,7 +396,7 @@ test('sqlite storage: no statement looks through a table of calls, authorization
   database.close()
 })
 
-/** SQLite answers these in another way (sqlite/mod.ts). */
+/** SQLite answers these in another way (sqlite/statements.ts, sqlite/settlements.ts). */
 const SUPERSEDED = new Set(['exposed_calls', 'listed_of_payer'])
 
 // ── one process ─────────────────────────────────────────────────────────────────────────────────────────────────────

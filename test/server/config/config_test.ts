@@ -21,7 +21,7 @@ describe('defaults', () => {
       host: '127.0.0.1',
       publicOrigin: undefined,
       contact: undefined,
-      database: { kind: 'sqlite', path: '.farebox/devnet/farebox.db' },
+      database: 'sqlite:.farebox/devnet/farebox.db',
       databaseCheckBytes: 500_000_000,
       objects: { kind: 'file', dir: '.farebox/devnet/media' },
       archive: undefined,
@@ -94,7 +94,7 @@ describe('defaults', () => {
       port: 0,
       host: '0.0.0.0',
       publicOrigin: 'https://images.example.com',
-      database: { kind: 'memory' },
+      database: 'memory:',
       objects: { kind: 'file', dir: '/srv/media' },
     })
     expect(config).toMatchObject({
@@ -131,7 +131,7 @@ describe('environment', () => {
     expect(config).toMatchObject({
       port: 8080,
       host: '::1',
-      database: { kind: 'memory' },
+      database: 'memory:',
       objects: { kind: 'file', dir: 'b' },
       publicOrigin: 'https://b.example',
     })
@@ -270,7 +270,7 @@ describe('mistakes', () => {
 describe('databases and object stores', () => {
   test('Postgres by its URL, with either name', () => {
     for (const url of ['postgres://user:s3cret@db/x', 'postgresql://db/x'])
-      expect(good('', { DATABASE_URL: url }).database).toEqual({ kind: 'postgres', url })
+      expect(good('', { DATABASE_URL: url }).database).toBe(url)
   })
 
   test('S3 by its URL, with the credentials of the environment and nothing else from there', () => {
