@@ -34,11 +34,11 @@ import {
   type LedgerCursor,
   type LedgerEntry,
   type Opened,
-  LOOKUP_CHARACTERS,
   type Spend,
   type StoredRecord,
   type Storage,
-} from '../../core/ports/storage.ts'
+} from '../../core/ports/storage/mod.ts'
+import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { memoryManifest } from './memory_manifest.ts'

@@ -1,5 +1,5 @@
 import type { LedgerEntry } from '../../core/ports/mod.ts'
-import { LOOKUP_CHARACTERS } from '../../core/ports/storage.ts'
+import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
 
 /** What an index finds by the last characters of a name. Undefined for a name that is too short for one. */
 export function tailOf(name: string): string | undefined {

@@ -6,7 +6,7 @@ import { type Price, type Prices, type Product, STANDARD_PRICES } from '../../en
 import { withMargin } from '../../endpoint/prices.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Limits } from '../../http/rate_limit.ts'
-import type { Storage } from '../../ports/mod.ts'
+import type { LedgerReads, RecordStorage } from '../../ports/mod.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import type { Markup } from '../../x402/pricing.ts'
 import { marginAt, MARGIN_DELAY_MS, marginsSince } from './margin.ts'
@@ -64,7 +64,7 @@ export function controls({
   storage,
   clock,
 }: {
-  readonly storage: Storage
+  readonly storage: RecordStorage & LedgerReads
   readonly clock: { now(): number }
 }): Controls {
   const spending = spendings(storage)

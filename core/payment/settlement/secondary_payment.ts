@@ -14,7 +14,7 @@ import type { Timeouts } from '../timeouts.ts'
 import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Authorization, Call, NewWalletLimit, Ports, Storage, Verdict } from '../../ports/mod.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, RecordStorage, Verdict } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'
 import { anyCallUrl, cannotVerify } from '../../endpoint/replies.ts'
 import { newId } from '../../lib/ids.ts'
@@ -198,7 +198,7 @@ async function take(context: SecondaryContext, call: Call, known: Call): Promise
 const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
-async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
+async function parentOf(storage: Pick<RecordStorage, 'getRecord'>, known: Call, now: number): Promise<string> {
   const taken = await TAKEN.get(storage, known.id, now)
   const data = (taken?.data ?? known.request) as { readonly parent?: string } | null
   return data?.parent ?? ''
