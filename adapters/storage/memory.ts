@@ -1,4 +1,4 @@
-import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/exposure.ts'
+import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/ledger/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
@@ -26,7 +26,7 @@ import {
   mayMoveRecord,
   patchOf,
   takePermits,
-} from '../../core/payment/ledger.ts'
+} from '../../core/payment/ledger/mod.ts'
 import {
   type Authorization,
   type Call,

@@ -2,8 +2,8 @@
  * The tables that every SQL database of Farebox has, in the order of their columns. Each database spells them in its
  * migrations, with its indexes; tests compare the two.
  */
-import type { BindingStatus } from '../../../core/payment/exposure.ts'
-import type { Row as CallRow } from '../../../core/payment/ledger.ts'
+import type { BindingStatus } from '../../../core/payment/ledger/exposure.ts'
+import type { Row as CallRow } from '../../../core/payment/ledger/mod.ts'
 import type { Authorization, CallTotal, PaymentStatus, SettledBy, Usage, WorkStatus } from '../../../core/ports/mod.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'

@@ -1,5 +1,5 @@
-import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
-import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
+import { SETTLED_CALLS } from '../../../core/payment/ledger/exposure.ts'
+import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger/mod.ts'
 import { HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import type { CallTotal } from '../../../core/ports/mod.ts'
 import type { Usdc } from '../../../core/x402/money.ts'
@@ -52,7 +52,7 @@ const SUMS = {
 
 /**
  * The statements of a ledger. Conditions of a partial index are written out, because no database matches one against a
- * parameter. core/payment/ledger.ts relies on the order of `bindings` and on the conditions of the exposed calls. Rows
+ * parameter. core/payment/ledger relies on the order of `bindings` and on the conditions of the exposed calls. Rows
  * that are changed are locked, several of them in the order of their ids, so that transactions cannot deadlock.
  */
 export function statementsOf(dialect: Dialect) {

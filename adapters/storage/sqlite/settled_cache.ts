@@ -4,7 +4,7 @@
  * is none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
  */
 import { boundedMap } from '../../../core/lib/bounded_map.ts'
-import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/ledger/exposure.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 
 type Wallet = Pick<Call, 'payer' | 'asset'>

@@ -1,7 +1,7 @@
 /** Fails calls whose work ends without a result. None of them is charged. */
 import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
 import type { ActiveCalls } from '../active_calls.ts'
-import { isUnfinished, LOST } from '../ledger.ts'
+import { isUnfinished, LOST } from '../ledger/mod.ts'
 import type { Timeouts } from '../timeouts.ts'
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
