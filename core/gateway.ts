@@ -24,7 +24,18 @@ import { ApiError, withRetryAfter } from './http/errors.ts'
 import { pricesOf } from './payment/control/controls.ts'
 import { callHandlers } from './call/paid_call.ts'
 import type { Engine, Settings } from './engine.ts'
-import { budget, holdOn, inputParser, parseJson, readBody, readRaw, UNCOUNTED, whenEnded } from './http/request_body.ts'
+import {
+  budget,
+  holdOn,
+  inputParser,
+  MAX_BODY,
+  MAX_UPLOAD,
+  parseJson,
+  readBody,
+  readRaw,
+  UNCOUNTED,
+  whenEnded,
+} from './http/request_body.ts'
 import { withDeclaredRecords } from './endpoint/record_kind.ts'
 import { signedReplies } from './http/signed_replies.ts'
 import { type RequestUrl, requestUrl } from './http/request_url.ts'
@@ -45,7 +56,7 @@ import { noDeliveries } from './call/delivery/deliveries.ts'
 import { mirrors } from './call/work/media_mirror.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
 import { newId } from './lib/ids.ts'
-import { unpaidWork } from './http/unpaid_work.ts'
+import { UNPAID_CHARACTERS, unpaidWork } from './http/unpaid_work.ts'
 import { paymentHeader, type RequestContext, requestContextOf } from './endpoint/request_context.ts'
 import { trialOf } from './endpoint/samples.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
@@ -55,7 +66,6 @@ import { signIns } from './identity/sign_in.ts'
 const UPLOADS_AT_ONCE = 8
 /** Several bodies of one address take this part of the memory at most; one alone may need more. */
 const SHARES = 4
-const UNPAID_CHARACTERS = 10_000_000
 
 const NONE = { all: [], get: () => undefined }
 const NO_ROWS: Catalog = { images: NONE, chat: NONE, video: NONE, audio: NONE, declared: new Map() }
@@ -152,7 +162,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const unpaid = sharedBy(setup.ports.storage, 'unpaid work', () =>
     unpaidWork({ countTokens: ports.countTokens, clock, perMinute }),
   )
-  const maxUpload = setup.maxUpload ?? 32 << 20
+  const maxUpload = setup.maxUpload ?? MAX_UPLOAD
   const maxBodies = setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20)
   const bodies = sharedBy(setup.ports.storage, 'bodies', () =>
     budget(maxBodies, clock, {
@@ -173,7 +183,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   )
   const settings: Settings = {
     timeouts,
-    maxBody: setup.maxBody ?? 1 << 20,
+    maxBody: setup.maxBody ?? MAX_BODY,
     maxUpload,
     inlineMs: setup.inlineMs,
     unverifiable: setup.unverifiable ?? 503,

@@ -12,10 +12,10 @@ export type Limits = {
 
 const MINUTE_MS = 60_000
 /** How often one address may call free models, unless the operator sets other limits. */
-export const FREE_TIER: readonly Window[] = [
+export const FREE_TIER = [
   { requests: 30, windowMs: MINUTE_MS },
   { requests: 300, windowMs: 60 * MINUTE_MS },
-]
+] as const satisfies readonly Window[]
 
 /** Callers remembered at once. When full, the oldest is dropped, and its next request asks storage again. */
 const REMEMBERED = 10_000

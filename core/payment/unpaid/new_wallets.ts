@@ -20,8 +20,11 @@ import { wasAbandoned } from './unpaid_calls.ts'
  */
 export type NewWalletsLimit = { readonly gateway: Usdc; readonly address: Usdc; readonly streamed: Usdc }
 
+/** The worth of the open calls of a wallet that has never paid, in USDC, by default. */
+export const NEW_WALLET_USDC = '0.05'
+
 /** Limits of one wallet that has not paid, on calls that are served before settlement, where none are set. */
-export const NEW_WALLET_LIMIT = { calls: 2, worth: roundUp(dollars('0.05')) }
+export const NEW_WALLET_LIMIT = { calls: 2, worth: roundUp(dollars(NEW_WALLET_USDC)) }
 
 /** The limits of all of them where none are set, in USDC (decision 141). */
 export const NEW_WALLETS_USDC = { gateway: '4', address: '1.5', streamed: '1' }
