@@ -55,7 +55,7 @@ async function handOver(engine: Engine, opened: OpenedCall<UpstreamJob>): Promis
   }
 }
 
-/** What the vendor calls the job. */
+/** The vendor's name for the job. */
 async function handleOf(
   { ports, products: { catalog }, settings }: Engine,
   { endpoint, input, call }: OpenedCall<UpstreamJob>,

@@ -1,4 +1,4 @@
-/** What a settlement is given. */
+/** The context of a settlement, and its arguments. */
 import type { Clock } from '../../lib/clock.ts'
 import type { Json } from '../../lib/json.ts'
 import type {

@@ -28,7 +28,7 @@ export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** The call that a settled or pending second authorization belongs to now, when that is no longer the original one. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
-/** What second authorizations need of their engine. */
+/** The part of an engine that second authorizations need. */
 export type SecondaryContext = {
   readonly gateway: { readonly name: string; readonly basePath: string; readonly workerId: string }
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
@@ -40,7 +40,7 @@ export type SecondaryContext = {
 
 type SecondaryOutcome = Awaited<ReturnType<Extract<SecondaryPayment, { kind: 'ready' }>['settle']>>
 
-/** What is paid, to whom, and with which authorization. */
+/** The payment that is requested: how much, to whom, and with which authorization. */
 type Request = To & { readonly payment: Payment; readonly signal: AbortSignal }
 
 /** An authorization that its wallet has signed for the work of `call`. */
