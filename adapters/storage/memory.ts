@@ -71,7 +71,7 @@ export function memoryStorage(): Storage {
   const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
   const rateWindows = new Map<string, Window>()
-  /** What archived calls paid. */
+  /** Sums that archived calls paid. */
   const archived: (Spend & { readonly payer: string; readonly day: number })[] = []
 
   const totals = new Map<string, StoredTotal>()

@@ -274,7 +274,7 @@ export const File = Type.Object(
   strict,
 )
 
-/** What is read of a file: a setting with a default always has a value. */
+/** Parsed file: a setting with a default always has a value. */
 export type Settings = Static<typeof File>
 
 /** Environment variables by setting; they override the file. */
@@ -297,7 +297,7 @@ export type SettingsResult =
   | {
       readonly file?: never
       readonly mistakes: readonly string[]
-      /** What is left without the wrong settings, and their names, to find mistakes of other kinds as well. */
+      /** The file without its wrong settings, and their names, to find errors of other kinds as well. */
       readonly rest?: { readonly file: Settings; readonly removed: readonly string[] }
     }
 

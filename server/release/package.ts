@@ -23,7 +23,7 @@ const RUNTIMES = [
   'windows-x64',
 ].map((platform) => `@oven/bun-${platform}`)
 
-/** What the server starts or loads where it is installed, and never contains. */
+/** Packages that the server starts or loads from its installation, and never bundles. */
 const APART = ['@foundry-rs/anvil', 'e2b', 'litesvm', 'modal', 'pyodide', 'secp256k1']
 
 /** The programs of the server, and the thread that it starts. */

@@ -1,4 +1,4 @@
-/** What is read of a ledger beside the calls of buyers. */
+/** Reads of a ledger for the operator. */
 import { unexpired } from '../../../core/payment/ledger/mod.ts'
 import { byTime, DAY_MS, HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import { summed, wholeDays } from '../../../core/payment/spend_report.ts'

@@ -24,10 +24,10 @@ function pick<F extends Fields, Name extends keyof F>(fields: F, ...names: reado
 }
 
 const all = calls.fields
-/** What the storage port returns of a call. */
+/** Columns of a call that the storage port returns. */
 const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, ...withoutClaim } = all
 const { quotedAt, verifiedAt, settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...call } = withoutClaim
-/** What decisions read of a call, and what it counts for once it is settled. */
+/** Columns of a call that decisions read, and those that count once it is settled. */
 const head = {
   ...pick(all, 'id', 'payer', 'asset', 'endpoint', 'quote', 'charge', 'workStatus', 'paymentStatus', 'workerId'),
   ...pick(all, 'leaseExpiresAt', 'startedAt', 'error', 'receipt', 'expiresAt'),
@@ -112,7 +112,7 @@ function callStatements(dialect: Dialect) {
   }
 }
 
-/** What a payer's limits are judged by. */
+/** Statements for the calls that a payer's limits are judged by. */
 function exposureStatements(dialect: Dialect) {
   const { select } = statementsIn(dialect)
   const exposed = (status: string, expiresAt: string) => ({
@@ -296,7 +296,7 @@ function writes(dialect: Dialect) {
   }
 }
 
-/** What has expired, and what leaves the ledger. */
+/** Statements for expired calls, and for those that leave the ledger. */
 function retention(dialect: Dialect) {
   const { select, run, statement } = statementsIn(dialect)
   const { among, billions, rest, total, greater, lockUnlocked } = dialect
