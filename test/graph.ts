@@ -13,7 +13,7 @@ export type Graph = ReadonlyMap<string, readonly string[]>
 
 /** Core's tiers, each after all that it may import; products and discovery stop before payment. */
 const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
-const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   notes: [],
   lib: [],
   x402: ['lib'],

@@ -68,6 +68,7 @@ async function documentation(): Promise<readonly string[]> {
   const notes = await readdir(join(ROOT, 'core/notes'))
   return [
     ...notes.map((file) => `core/notes/${file}`),
+    'core/README.md',
     'core/CONTRACT.md',
     'core/DECISIONS.md',
     'server/docs/pictures/console.png',
