@@ -1,8 +1,8 @@
-/** Finds the problems of a gateway's setup before it is built. */
+/** What is wrong with the setup of a gateway, before it is built. */
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Ports } from '../ports/mod.ts'
 
-/** Parts of a setup that are checked here. */
+/** What is checked here of a setup. */
 type Setup = {
   readonly ports?: Partial<Ports>
   readonly name?: string
@@ -69,10 +69,10 @@ const OPTIONS = new Set([
   'changes',
 ])
 
-/** Verbs of a storage that are used at once. They are checked because plain JavaScript may pass anything. */
+/** What is used of a storage at once: plain JavaScript may hand in anything. */
 const VERBS = ['openCall', 'getCall', 'getRecord'] as const
 
-/** Returns the problems of a setup by itself. Types find most of them; plain JavaScript has no types. */
+/** What is wrong with a setup by itself. Types say most of it; plain JavaScript has none. */
 export function setupProblems(setup: Setup, all: readonly Endpoint[]): readonly string[] {
   if (typeof setup !== 'object' || setup === null) return ['setup: is missing; give createGateway({ ports })']
   const { ports, basePath = '', endpoints = all, hidden = [], name, label } = setup

@@ -12,7 +12,7 @@ export type Component = {
   readonly license: string
 }
 
-/** Metadata of a bundle from the bundler. */
+/** What the bundler says of a bundle. */
 export type Metafile = Bun.BuildOutput['metafile']
 
 /** The folders of the packages whose files went into a bundle, sorted. */

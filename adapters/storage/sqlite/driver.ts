@@ -24,14 +24,14 @@ export type SqliteDriver = {
   readonly isManaged?: true
 }
 
-/** The part of bun:sqlite that this file uses. */
+/** What this file needs of bun:sqlite. */
 type BunDatabase = {
   readonly filename: string
   run(sql: string): unknown
   prepare(sql: string): SqliteStatement
   close(isStrict: boolean): void
 }
-/** The part of node:sqlite that it uses. Rows are arrays after `setReturnArrays`, which Node has since 22.16. */
+/** What it needs of node:sqlite. Rows are arrays after `setReturnArrays`, which Node has since 22.16. */
 type NodeDatabase = {
   exec(sql: string): void
   prepare(sql: string): {
@@ -41,7 +41,7 @@ type NodeDatabase = {
   }
   close(): void
 }
-/** The part of better-sqlite3 that it uses. */
+/** What it needs of better-sqlite3. */
 type BetterDatabase = Omit<NodeDatabase, 'prepare'> & {
   prepare(sql: string): {
     readonly reader: boolean
