@@ -1,4 +1,4 @@
-import { TONE } from '../../adapters/providers/scripted/audio.ts'
+import { TONE } from '../fakes/audio.ts'
 import { type AudioVendor, ApiError } from '../../core/mod.ts'
 import { turn } from './abort.ts'
 import { BARRED, UPSTREAM_TEXT } from './audio.ts'

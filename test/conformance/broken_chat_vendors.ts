@@ -7,16 +7,7 @@ import {
   type Fields,
   rateLimited,
 } from '../../core/mod.ts'
-import {
-  chunk,
-  DONE,
-  scriptedChat,
-  streamAnswer,
-  toolCall,
-  USAGE,
-  usageChunk,
-  wholeAnswer,
-} from '../../adapters/providers/scripted/chat.ts'
+import { chunk, DONE, scriptedChat, streamAnswer, toolCall, USAGE, usageChunk, wholeAnswer } from '../fakes/chat.ts'
 import type { ChatHarness, Conduct } from './chat_vendors.ts'
 import type { Broken } from './law.ts'
 

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
-import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
-import { CLIP, inTurn, scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import { scriptedAudio } from '../fakes/audio.ts'
+import { CLIP, inTurn, scriptedVideo } from '../fakes/videos.ts'
 import type { Paid } from '../../core/endpoint/mod.ts'
 import { FACE_GROUP, FOREVER } from '../../core/products/video/owned_characters.ts'
 import { SANDBOX } from '../../core/products/sandbox/sandbox_record.ts'

@@ -1,14 +1,7 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import {
-  chunk,
-  type ChatScript,
-  scriptedChat,
-  type ScriptedChat,
-  streamAnswer,
-  wholeAnswer,
-} from '../../adapters/providers/scripted/chat.ts'
+import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../fakes/chat.ts'
 import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'

@@ -1,8 +1,8 @@
 /** What a path says that it allows is what it answers, for every path of the route table (contract 4.19). */
 import { describe, expect, test } from 'bun:test'
-import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
-import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
-import { scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import { scriptedAudio } from '../fakes/audio.ts'
+import { scriptedChat } from '../fakes/chat.ts'
+import { scriptedVideo } from '../fakes/videos.ts'
 import { Type } from '@sinclair/typebox'
 import { streamed } from '../../core/endpoint/mod.ts'
 import { flatPrice } from '../../core/mod.ts'

@@ -1,6 +1,7 @@
 /** A gateway inside another program: built, started, stopped, mounted. */
 import { describe, expect, test } from 'bun:test'
-import { evmChain, localPorts, memoryChain, memoryStorage, multiChain, scriptedVendor } from '../../adapters/mod.ts'
+import { evmChain, localPorts, memoryChain, memoryStorage, multiChain } from '../../adapters/mod.ts'
+import { scriptedVendor } from '../fakes/images.ts'
 import { createGateway, gateway, type Chain, type Ports, type SetupError } from '../../core/mod.ts'
 
 const vendor = scriptedVendor()

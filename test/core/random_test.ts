@@ -5,7 +5,7 @@
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import { PIXEL } from '../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../fakes/images.ts'
 import { imageRows } from '../../core/mod.ts'
 import { type Answer, GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
 import { dataUri, jpeg, png } from '../samples.ts'

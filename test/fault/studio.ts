@@ -2,7 +2,7 @@
  * A stand-in for xAI that films when it is told to, and that can be stopped in the middle of taking a job or of giving
  * a clip away.
  */
-import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
+import { CLIP_BYTES } from '../fakes/videos.ts'
 
 export type Step = 'submit' | 'clip'
 

@@ -5,7 +5,7 @@
  */
 import { parseArgs } from 'node:util'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import { streamAnswer } from '../../adapters/providers/scripted/chat.ts'
+import { streamAnswer } from '../fakes/chat.ts'
 import { newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
 import { print, usdc } from '../../core/x402/money.ts'
 import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'

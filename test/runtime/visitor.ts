@@ -3,20 +3,15 @@
  * first surprise.
  */
 import assert from 'node:assert/strict'
-import { gateway, type Offer, type Payment } from 'farebox'
-import {
-  memoryChain,
-  countTokens,
-  evmChain,
-  localPorts,
-  ECHO_LABEL,
-  echoVendor,
-  scriptedVendor,
-} from 'farebox/adapters'
+import { gateway, type ImageVendor, type Offer, type Payment } from 'farebox'
+import { memoryChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor } from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
 const chain = memoryChain()
-const vendor = scriptedVendor()
+const PIXEL =
+  'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+const draw = async ({ n }: { readonly n: number }) => Array.from({ length: n }, () => ({ url: PIXEL }))
+const vendor: ImageVendor = { isFull: () => false, generate: draw, edit: draw }
 const echo = echoVendor({ countTokens })
 const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
 const farebox = gateway({ ports, label: 'base-sepolia' })

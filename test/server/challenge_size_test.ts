@@ -4,9 +4,9 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import { scriptedAudio } from '../../adapters/providers/scripted/audio.ts'
-import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
-import { scriptedVideo } from '../../adapters/providers/scripted/videos.ts'
+import { scriptedAudio } from '../fakes/audio.ts'
+import { scriptedChat } from '../fakes/chat.ts'
+import { scriptedVideo } from '../fakes/videos.ts'
 import { endpoints } from '../../core/products/mod.ts'
 import { isSold } from '../../core/endpoint/mod.ts'
 import { catalog, type Gateway } from '../../core/mod.ts'

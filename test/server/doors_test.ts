@@ -1,7 +1,7 @@
 /** Who may come in, over a real listener on loopback: hosts, origins, browsers, and callers who leave in mid-body. */
 import { afterEach, describe, expect, test } from 'bun:test'
 import OpenAI from 'openai'
-import { scriptedChat } from '../../adapters/providers/scripted/chat.ts'
+import { scriptedChat } from '../fakes/chat.ts'
 import { type AppOptions, app } from '../../server/app.ts'
 import { isOwnPage } from '../../server/http/cors.ts'
 import type { ServerLog } from '../../server/log.ts'

@@ -1,7 +1,7 @@
 /** `/metrics`: who may read it, and that its figures are what happened. */
 import { afterEach, describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../adapters/chains/memory.ts'
-import { scriptedVendor } from '../../adapters/providers/scripted/images.ts'
+import { scriptedVendor } from '../fakes/images.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import { type Metrics, metrics } from '../../server/metrics.ts'

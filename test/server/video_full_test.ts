@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { systemClock } from '../../adapters/local.ts'
-import { CLIP_BYTES } from '../../adapters/providers/scripted/videos.ts'
+import { CLIP_BYTES } from '../fakes/videos.ts'
 import { type VideoRow, videoRows } from '../../core/mod.ts'
 import { isSignedQuery } from '../../core/lib/ids.ts'
 import { parseConfig } from '../../server/config/mod.ts'

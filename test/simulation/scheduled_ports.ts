@@ -1,5 +1,5 @@
 /** Ports whose every question goes through a scheduler, and the books that are kept on the way. */
-import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../../adapters/providers/scripted/chat.ts'
+import { chunk, DONE, streamAnswer, usageChunk, wholeAnswer } from '../fakes/chat.ts'
 import type { ChatVendor, Storage } from '../../core/mod.ts'
 import type {
   Authorization,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { isPrivate } from '../../../adapters/http/private_addresses.ts'
 import { mediaFetcher } from '../../../adapters/http/media_download.ts'
-import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { scriptedVendor } from '../../fakes/images.ts'
 import { demoImages } from '../../../adapters/providers/demo/images.ts'
 import { brokenImageVendors, greys, greyVendor } from '../../conformance/broken_vendors.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'

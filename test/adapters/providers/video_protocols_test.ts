@@ -1,7 +1,7 @@
 /** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
 import { describe, expect, test } from 'bun:test'
 import { POLL_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/lib/video_provider.ts'
-import { CLIP } from '../../../adapters/providers/scripted/videos.ts'
+import { CLIP } from '../../fakes/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
 import { makerOf, protocolsOf } from './lib/protocols.ts'
 import { type Answer, calm, drip, flood, KEY, outcome, errorText, until } from './lib/provider_kit.ts'

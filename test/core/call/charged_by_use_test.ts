@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
-import { DONE, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { DONE, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { withMargin } from '../../../core/endpoint/prices.ts'
 import { chargeOf } from '../../../core/payment/control/margin.ts'
 import { usdc } from '../../../core/x402/money.ts'

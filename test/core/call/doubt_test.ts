@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { scriptedVendor } from '../../fakes/images.ts'
 import { door, FOX, GENERATIONS, kit, slowVendor } from '../../kit.ts'
 
 const MINUTE = 60_000

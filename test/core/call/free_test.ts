@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { catalog } from '../../../core/mod.ts'
 import vectors from '../../vectors/pricing.json'
 import { kit, ORIGIN, read, START } from '../../kit.ts'

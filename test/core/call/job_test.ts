@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
-import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { endpoints, polled } from '../../../core/mod.ts'
 import { decodeHeader, door, encodePayment, FOX, GENERATIONS, kit, ORIGIN, START, slowVendor } from '../../kit.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
-import { PIXEL } from '../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../fakes/images.ts'
 import type { OpenMedia } from '../../../core/endpoint/mod.ts'
 import { type MediaStream, NoMedia, type Objects, type Vendors } from '../../../core/mod.ts'
 import { isObjectKey } from '../../../core/ports/objects.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { catalog, ApiError, NoMedia, rateLimited } from '../../../core/mod.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START } from '../../kit.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { chatPieces, DONE, streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, DONE, streamAnswer } from '../../fakes/chat.ts'
 import { ApiError, endpoints } from '../../../core/mod.ts'
 import { decodeHeader, door, type KitOptions, read } from '../../kit.ts'
 import { HELLO, MODEL, reading, deltaChunk, slowChain, STREAM, streaming, table, USED } from './stream_kit.ts'

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { chatPieces, DONE } from '../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, DONE } from '../../fakes/chat.ts'
 import type { Call, Gateway, Storage } from '../../../core/mod.ts'
 import { FOX, kit, slowVendor } from '../../kit.ts'
 import { reading, deltaChunk, STREAM, table, USED } from './stream_kit.ts'

@@ -1,7 +1,7 @@
 /** Refunds of deposits through a gateway, and the calls that they meet. */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { wholeAnswer } from '../../fakes/chat.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../core/mod.ts'
 import { encodeHeader } from '../../../core/x402/protocol.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { chatPieces, DONE, scriptedChat, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, DONE, scriptedChat, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { encodePayment, kit, type Kit, ORIGIN, read } from '../../kit.ts'
 import { COMPLETIONS, HELLO, reading, deltaChunk, SKY, STREAM, streaming, table, USED } from './stream_kit.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { wholeAnswer } from '../../fakes/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
 import { decodeHeader, door, read } from '../../kit.ts'
 import { COMPLETIONS, SKY, slowChain, STREAM, table } from './stream_kit.ts'

@@ -1,9 +1,9 @@
 /** Whatever margins, fee and media margin an operator sets: every list says what the 402 asks. */
 import { describe, expect, test } from 'bun:test'
 import * as fc from 'fast-check'
-import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
-import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
-import { scriptedVideo } from '../../../adapters/providers/scripted/videos.ts'
+import { scriptedAudio } from '../../fakes/audio.ts'
+import { scriptedChat } from '../../fakes/chat.ts'
+import { scriptedVideo } from '../../fakes/videos.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { isSold, type Sold } from '../../../core/endpoint/mod.ts'
 import { pathOf, trialOf } from '../../../core/endpoint/samples.ts'

@@ -1,6 +1,6 @@
 /** Work before payment is bounded: by the window of a model, and by a budget of each address. */
 import { describe, expect, test } from 'bun:test'
-import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
+import { scriptedChat } from '../../fakes/chat.ts'
 import { countTokens } from '../../../adapters/token_counter.ts'
 import { catalog } from '../../../core/mod.ts'
 import type { CountTokens } from '../../../core/ports/vendors/chat.ts'

@@ -1,6 +1,6 @@
 /** Calls that their buyer leaves after the vendor was asked (contract 1.62). */
 import { describe, expect, test } from 'bun:test'
-import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { type Abandoned, judgeAbandoned } from '../../../core/payment/unpaid/abandoned_calls.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Payment } from '../../../core/mod.ts'

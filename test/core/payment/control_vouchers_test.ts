@@ -1,7 +1,7 @@
 /** An operator's limits on spending are the same for every way to pay. */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { wholeAnswer } from '../../fakes/chat.ts'
 import { metrics } from '../../../server/metrics.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import type { Rules } from '../../../core/payment/control/rules.ts'

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
-import { chatPieces, streamAnswer, wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import { door, FOX, kit, type KitOptions, read } from '../../kit.ts'
 import { HELLO, reading, deltaChunk, SKY, slowChain, STREAM, streaming, table } from '../call/stream_kit.ts'

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { streamAnswer } from '../../fakes/chat.ts'
 import { type Buyer, decodeHeader, type KitOptions } from '../../kit.ts'
 import { judgeUnproven } from '../../../core/payment/unpaid/new_wallets.ts'
 import { usdc } from '../../../core/x402/money.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
-import { PIXEL, scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { endpoints, pruneExpired, type Retention, retention } from '../../../core/mod.ts'
 import { isSold } from '../../../core/endpoint/mod.ts'
 import { retentionOf } from '../../../core/payment/retention.ts'

@@ -1,7 +1,7 @@
 /** A payment with a deposit: the deposit is on chain before any work begins. */
 import { describe, expect, test } from 'bun:test'
 import type { Hex } from '../../../adapters/chains/hex.ts'
-import { wholeAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { wholeAnswer } from '../../fakes/chat.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import type { Offer } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'

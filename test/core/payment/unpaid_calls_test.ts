@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { streamAnswer } from '../../../adapters/providers/scripted/chat.ts'
+import { streamAnswer } from '../../fakes/chat.ts'
 import { recordUnpaidCall, unpaidCallOf } from '../../../core/payment/unpaid/unpaid_calls.ts'
 import type { Call, Json, Offer } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'

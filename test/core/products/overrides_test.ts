@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { scriptedVendor } from '../../fakes/images.ts'
 import { catalog, type ImageOverride, type ImageRow, imageRows, overrideImages } from '../../../core/mod.ts'
 import { FOX, kit, ORIGIN, read } from '../../kit.ts'
 

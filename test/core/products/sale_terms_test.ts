@@ -3,9 +3,9 @@
  * it checks.
  */
 import { expect, test } from 'bun:test'
-import { scriptedAudio } from '../../../adapters/providers/scripted/audio.ts'
-import { scriptedChat } from '../../../adapters/providers/scripted/chat.ts'
-import { scriptedVideo } from '../../../adapters/providers/scripted/videos.ts'
+import { scriptedAudio } from '../../fakes/audio.ts'
+import { scriptedChat } from '../../fakes/chat.ts'
+import { scriptedVideo } from '../../fakes/videos.ts'
 import { isSold } from '../../../core/endpoint/mod.ts'
 import { pathOf, pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
 import { apiErrorCodes, rowOf } from '../../../core/http/errors.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { scriptedVendor } from '../../../adapters/providers/scripted/images.ts'
+import { scriptedVendor } from '../../fakes/images.ts'
 import type { Gateway, Payment, Storage } from '../../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, FOX, kit, type Kit, slowVendor } from '../../kit.ts'
 import { injected } from '../fault_injection.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { anthropicMessages } from '../../../../adapters/providers/anthropic/messages.ts'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { testClock } from '../../../kit.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'

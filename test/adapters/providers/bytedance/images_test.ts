@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { seedream } from '../../../../adapters/providers/bytedance/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { seedance } from '../../../../adapters/providers/bytedance/videos.ts'
 import { type ApiError, plain } from '../../../../core/http/errors.ts'
 import { runLaws } from '../../../conformance/law.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { geminiChat } from '../../../../adapters/providers/gemini/chat.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import { geminiImages } from '../../../../adapters/providers/gemini/images.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
 import {

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import type { AudioVendorConfig } from '../../../../adapters/providers/lib/audio_provider.ts'
-import { TONE_BYTES } from '../../../../adapters/providers/scripted/audio.ts'
+import { TONE_BYTES } from '../../../fakes/audio.ts'
 import type { AudioFormat, AudioVendor } from '../../../../core/mod.ts'
 import {
   type Answer,

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import type { VideoVendorConfig } from '../../../../adapters/providers/lib/video_provider.ts'
-import { CLIP_BYTES } from '../../../../adapters/providers/scripted/videos.ts'
+import { CLIP_BYTES } from '../../../fakes/videos.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../../core/mod.ts'
 import type { Subject } from '../../../conformance/law.ts'
 import { BARRED, CLIP_JOB, DOOMED, ENDLESS } from '../../../conformance/videos.ts'

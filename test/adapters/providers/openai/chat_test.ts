@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import { LLMock } from '@copilotkit/aimock'
 import type { Fields } from '../../../../core/mod.ts'
 import { openaiChat, type OpenaiChatConfig } from '../../../../adapters/providers/openai/chat.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { testClock } from '../../../kit.ts'
 import {
   chatSetup,

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import type { ImageEdit } from '../../../../core/mod.ts'
 import { openaiImages } from '../../../../adapters/providers/openai/images.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'
 import {

@@ -3,7 +3,7 @@ import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/p
 import { makerOf, protocolsOf } from '../lib/protocols.ts'
 import { openai } from '../../../../adapters/providers/openai/maker.ts'
 import { openaiResponses } from '../../../../adapters/providers/openai/responses.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { whiteMask } from '../../../../adapters/providers/lib/image_mask.ts'
 import { encodePng } from '../../../../adapters/providers/lib/png.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { sdapi } from '../../../../adapters/providers/sdapi/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'

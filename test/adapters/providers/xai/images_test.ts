@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { xaiImages } from '../../../../adapters/providers/xai/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { imageVendorLaws } from '../../../conformance/vendors.ts'

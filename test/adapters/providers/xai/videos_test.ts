@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { xaiVideos } from '../../../../adapters/providers/xai/videos.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { CLIP_JOB, UPSTREAM_TEXT, videoVendorLaws } from '../../../conformance/videos.ts'

@@ -3,7 +3,7 @@
  * charged.
  */
 import { describe, expect, test } from 'bun:test'
-import { scriptedAudio, TONE } from '../../../../adapters/providers/scripted/audio.ts'
+import { scriptedAudio, TONE } from '../../../fakes/audio.ts'
 import {
   type AudioRow,
   catalog,

@@ -3,8 +3,8 @@
  */
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { PIXEL } from '../../../fakes/images.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { chatRows, type ChatFormat, type CountTokens } from '../../../../core/mod.ts'
 import { chatPrice } from '../../../../core/products/chat/price.ts'
 import { kit, type KitOptions } from '../../../kit.ts'

@@ -2,7 +2,7 @@
  * Free models: rationed by address, without a row or a question to the database for each (contract 20.2; decision 25).
  */
 import { describe, expect, test } from 'bun:test'
-import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import { scriptedChat, wholeAnswer } from '../../../fakes/chat.ts'
 import { ApiError, chatRows, type Ports, type Storage } from '../../../../core/mod.ts'
 import { kit, ORIGIN, read, START } from '../../../kit.ts'
 

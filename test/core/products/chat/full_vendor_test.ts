@@ -1,6 +1,6 @@
 /** Orders for models whose vendors have as many requests as they take. */
 import { describe, expect, test } from 'bun:test'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { type ChatRow, chatRows } from '../../../../core/mod.ts'
 import { kit, read } from '../../../kit.ts'
 import { COMPLETIONS, SKY, STREAM, table } from '../../call/stream_kit.ts'

@@ -4,12 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../../adapters/chains/memory.ts'
-import {
-  type ChatScript,
-  scriptedChat,
-  streamAnswer,
-  wholeAnswer,
-} from '../../../../adapters/providers/scripted/chat.ts'
+import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
 import { chatRows, ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 

@@ -3,12 +3,7 @@
  * clients (contract 7.1).
  */
 import { describe, expect, test } from 'bun:test'
-import {
-  type ChatScript,
-  scriptedChat,
-  streamAnswer,
-  wholeAnswer,
-} from '../../../../adapters/providers/scripted/chat.ts'
+import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
 import { ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 

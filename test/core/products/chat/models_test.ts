@@ -9,9 +9,9 @@ import {
   type VideoRow,
   videoRows,
 } from '../../../../core/mod.ts'
-import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
-import { scriptedAudio } from '../../../../adapters/providers/scripted/audio.ts'
-import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
+import { scriptedVendor } from '../../../fakes/images.ts'
+import { scriptedAudio } from '../../../fakes/audio.ts'
+import { scriptedVideo } from '../../../fakes/videos.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 
 const chatVendor: ChatVendor = { format: 'chat', ask: () => Promise.reject(new Error('nothing is asked here')) }

@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { chatRows } from '../../../../core/mod.ts'
 import { EFFORTS } from '../../../../core/ports/vendors/chat.ts'
 import vectors from '../../../vectors/chat_quotes.json'

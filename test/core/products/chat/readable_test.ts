@@ -1,7 +1,7 @@
 /** What a model cannot read is refused before the quote, on every chat format (contract 6.60). */
 import { describe, expect, test } from 'bun:test'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { PIXEL } from '../../../fakes/images.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { catalog, type ChatFormat, type ChatRow, chatRows } from '../../../../core/mod.ts'
 import { kit, ORIGIN, read } from '../../../kit.ts'
 

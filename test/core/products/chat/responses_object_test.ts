@@ -12,7 +12,7 @@ import {
   streamAnswer,
   usageChunk,
   wholeAnswer,
-} from '../../../../adapters/providers/scripted/chat.ts'
+} from '../../../fakes/chat.ts'
 import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import { ApiError } from '../../../../core/mod.ts'
 import schema from '../../../vectors/responses_api.json' with { type: 'json' }

@@ -3,12 +3,7 @@
  * (contract 7.10, 7.15, 7.17).
  */
 import { describe, expect, test } from 'bun:test'
-import {
-  type ChatScript,
-  scriptedChat,
-  streamAnswer,
-  wholeAnswer,
-} from '../../../../adapters/providers/scripted/chat.ts'
+import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
 import { memoryChain } from '../../../../adapters/chains/memory.ts'
 import {
   chatRows,

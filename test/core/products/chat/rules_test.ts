@@ -3,8 +3,8 @@
  * 6.4, 6.31, 6.38, 6.43, 3.17).
  */
 import { describe, expect, test } from 'bun:test'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
-import { scriptedChat, wholeAnswer } from '../../../../adapters/providers/scripted/chat.ts'
+import { PIXEL } from '../../../fakes/images.ts'
+import { scriptedChat, wholeAnswer } from '../../../fakes/chat.ts'
 import { catalog, chatRows, type Fields, type Json, type ChatFormat } from '../../../../core/mod.ts'
 import { characters, upperBound } from '../../../../core/products/chat/token_estimate.ts'
 import { kit, ORIGIN, read } from '../../../kit.ts'

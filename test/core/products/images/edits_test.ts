@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { PIXEL, scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL, scriptedVendor } from '../../../fakes/images.ts'
 import { catalog, ApiError, imageRows, rateLimited } from '../../../../core/mod.ts'
 import {
   type Answer,

@@ -1,6 +1,6 @@
 /** Sandboxes: what they cost, whose they are, and what becomes of one that is not paid for. */
 import { describe, expect, test } from 'bun:test'
-import { scriptedSandbox, type SandboxScript } from '../../../../adapters/providers/scripted/sandbox.ts'
+import { scriptedSandbox, type SandboxScript } from '../../../fakes/sandbox.ts'
 import { ApiError, type SandboxVendor } from '../../../../core/mod.ts'
 import { door, kit, type KitOptions } from '../../../kit.ts'
 import vectors from '../../../vectors/sandbox_quotes.json'

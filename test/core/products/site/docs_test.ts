@@ -3,7 +3,7 @@ import { changelog } from '../../../../core/products/site/changelog_data.ts'
 import { endpoints } from '../../../../core/products/mod.ts'
 import { Type } from '@sinclair/typebox'
 import { flatPrice, paid } from '../../../../core/mod.ts'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { embedded, kit, type KitOptions, ORIGIN, read, testClock } from '../../../kit.ts'
 
 const open = async (path: string, options: KitOptions = {}) =>

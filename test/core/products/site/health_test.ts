@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { scriptedVendor } from '../../../../adapters/providers/scripted/images.ts'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { scriptedVendor } from '../../../fakes/images.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { catalog, ApiError, type Gateway } from '../../../../core/mod.ts'
 import { FOX, kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { scriptedChat } from '../../../../adapters/providers/scripted/chat.ts'
+import { scriptedChat } from '../../../fakes/chat.ts'
 import { endpoints } from '../../../../core/products/mod.ts'
 import { isSold } from '../../../../core/endpoint/mod.ts'
 import { kit, type KitOptions, ORIGIN, read, START } from '../../../kit.ts'

@@ -3,7 +3,7 @@
  * what a test wants.
  */
 import { Type } from '@sinclair/typebox'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import {
   type UpstreamStatus,
   type UpstreamPollContext,

@@ -3,7 +3,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { videoRows } from '../../../../core/products/video/catalog.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import type { Offering } from '../../../../core/endpoint/mod.ts'
 import { catalog, type Endpoint, type VideoVendor } from '../../../../core/mod.ts'

@@ -1,6 +1,6 @@
 /** The catalog of videos: how it is listed, found by its aliases, and changed by an operator. */
 import { describe, expect, test } from 'bun:test'
-import { scriptedVideo } from '../../../../adapters/providers/scripted/videos.ts'
+import { scriptedVideo } from '../../../fakes/videos.ts'
 import type { VideoRow } from '../../../../core/ports/vendors/video.ts'
 import { videoRows } from '../../../../core/products/video/catalog.ts'
 import { overrideVideos, type VideoOverride } from '../../../../core/products/video/overrides.ts'

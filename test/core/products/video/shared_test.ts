@@ -3,15 +3,8 @@ import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { CHARACTER, type Character, FOREVER } from '../../../../core/products/video/owned_characters.ts'
 import { describe, expect, test } from 'bun:test'
 import { usdc } from '../../../../core/x402/money.ts'
-import {
-  CLIP,
-  CLIP_BYTES,
-  clipOf,
-  inTurn,
-  scriptedVideo,
-  type VideoScript,
-} from '../../../../adapters/providers/scripted/videos.ts'
-import { PIXEL } from '../../../../adapters/providers/scripted/images.ts'
+import { CLIP, CLIP_BYTES, clipOf, inTurn, scriptedVideo, type VideoScript } from '../../../fakes/videos.ts'
+import { PIXEL } from '../../../fakes/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import { ApiError, NoMedia, rateLimited, type VideoJob, type Vendors } from '../../../../core/mod.ts'
 import { checkVideo, type VideoRequest } from '../../../../core/products/video/request.ts'

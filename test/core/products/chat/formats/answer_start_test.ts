@@ -4,15 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../../../adapters/chains/memory.ts'
-import {
-  chatPieces,
-  chunk,
-  DONE,
-  scriptedChat,
-  streamAnswer,
-  usageChunk,
-  wholeAnswer,
-} from '../../../../../adapters/providers/scripted/chat.ts'
+import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, usageChunk, wholeAnswer } from '../../../../fakes/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isAnswerStart } from '../../../../../core/products/chat/formats/answer_start.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'

@@ -3,7 +3,7 @@
  * (contract 6.53).
  */
 import { describe, expect, test } from 'bun:test'
-import { type ChatScript, scriptedChat, USAGE, wholeAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
+import { type ChatScript, scriptedChat, USAGE, wholeAnswer } from '../../../../fakes/chat.ts'
 import {
   type ChatRow,
   chatRows,

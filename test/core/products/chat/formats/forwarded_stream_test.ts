@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { chunk, DONE, streamAnswer, usageChunk } from '../../../../../adapters/providers/scripted/chat.ts'
+import { chunk, DONE, streamAnswer, usageChunk } from '../../../../fakes/chat.ts'
 import type { AnswerStream } from '../../../../../core/endpoint/mod.ts'
 import { messagesFromChatStream } from '../../../../../core/products/chat/formats/messages/events.ts'
 import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'

@@ -1,6 +1,6 @@
 /** A model that begins too late, whatever comments its server sends meanwhile. */
 import { expect, test } from 'bun:test'
-import { chatPieces } from '../../../../../adapters/providers/scripted/chat.ts'
+import { chatPieces } from '../../../../fakes/chat.ts'
 import type { ApiError } from '../../../../../core/http/errors.ts'
 import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
 import { whenAnswerStarts } from '../../../../../core/products/chat/formats/answer_start.ts'

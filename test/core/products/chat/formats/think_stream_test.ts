@@ -1,6 +1,6 @@
 /** Inline reasoning and usage that nobody counted, in a stream. */
 import { expect, test } from 'bun:test'
-import { chunk, DONE, streamAnswer } from '../../../../../adapters/providers/scripted/chat.ts'
+import { chunk, DONE, streamAnswer } from '../../../../fakes/chat.ts'
 import { objectsOf } from '../../../../../core/lib/json.ts'
 import { forwardedStream } from '../../../../../core/products/chat/formats/forwarded_stream.ts'
 import { estimatedUsage } from '../../../../../core/products/chat/formats/usage.ts'

@@ -1,5 +1,5 @@
 /** A scripted sandbox vendor for tests; nothing runs. */
-import type { Ran, SandboxOrder, SandboxVendor } from '../../../core/mod.ts'
+import type { Ran, SandboxOrder, SandboxVendor } from '../../core/mod.ts'
 
 export type ScriptedSandbox = SandboxVendor & {
   /** The orders by handle, and whether their sandboxes still run. */

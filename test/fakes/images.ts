@@ -1,5 +1,5 @@
 /** A scripted image vendor for tests. */
-import type { ImageEdit, ImageJob, ImageVendor, MadeImage } from '../../../core/mod.ts'
+import type { ImageEdit, ImageJob, ImageVendor, MadeImage } from '../../core/mod.ts'
 
 /** The outcome of one job; by default `n` one-pixel images. */
 export type Script = (

@@ -1,7 +1,7 @@
 /** A scripted audio vendor for tests. */
-import type { AudioVendor, MadeAudio, MusicJob, SoundJob, SpeechJob } from '../../../core/mod.ts'
-import { orAbort } from '../../http/or_abort.ts'
-import { wavOf } from '../lib/wav.ts'
+import type { AudioVendor, MadeAudio, MusicJob, SoundJob, SpeechJob } from '../../core/mod.ts'
+import { orAbort } from '../../adapters/http/or_abort.ts'
+import { wavOf } from '../../adapters/providers/lib/wav.ts'
 
 export type AudioJob = SpeechJob | SoundJob | MusicJob
 export type ScriptedAudio = Required<Omit<AudioVendor, 'maxCharacters'>> & { readonly jobs: readonly AudioJob[] }

@@ -1,18 +1,9 @@
 import { describe, expect, test } from 'bun:test'
-import {
-  chatPieces,
-  chunk,
-  DONE,
-  scriptedChat,
-  streamAnswer,
-  USAGE,
-  usageChunk,
-  wholeAnswer,
-} from '../../../../adapters/providers/scripted/chat.ts'
-import type { ChatAnswer, ChatOrder, ChatStream } from '../../../../core/mod.ts'
-import { brokenChatVendors, dutifulChat } from '../../../conformance/broken_chat_vendors.ts'
-import { chatVendorLaws } from '../../../conformance/chat_vendors.ts'
-import { runBroken, runLaws } from '../../../conformance/law.ts'
+import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, USAGE, usageChunk, wholeAnswer } from './chat.ts'
+import type { ChatAnswer, ChatOrder, ChatStream } from '../../core/mod.ts'
+import { brokenChatVendors, dutifulChat } from '../conformance/broken_chat_vendors.ts'
+import { chatVendorLaws } from '../conformance/chat_vendors.ts'
+import { runBroken, runLaws } from '../conformance/law.ts'
 
 runLaws('scripted chat', chatVendorLaws, async () => {
   const harness = dutifulChat()

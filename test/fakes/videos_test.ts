@@ -1,17 +1,10 @@
 import { describe, expect, test } from 'bun:test'
-import {
-  CLIP,
-  CLIP_BYTES,
-  clipOf,
-  inTurn,
-  type ScriptedVideo,
-  scriptedVideo,
-} from '../../../../adapters/providers/scripted/videos.ts'
-import { ApiError, type VideoState } from '../../../../core/mod.ts'
-import { brokenVideoVendors, reels } from '../../../conformance/broken_videos.ts'
-import { runBroken, runLaws } from '../../../conformance/law.ts'
-import { BARRED, CLIP_JOB, DOOMED, ENDLESS, videoVendorLaws } from '../../../conformance/videos.ts'
-import { calm } from '../lib/provider_kit.ts'
+import { CLIP, CLIP_BYTES, clipOf, inTurn, type ScriptedVideo, scriptedVideo } from './videos.ts'
+import { ApiError, type VideoState } from '../../core/mod.ts'
+import { brokenVideoVendors, reels } from '../conformance/broken_videos.ts'
+import { runBroken, runLaws } from '../conformance/law.ts'
+import { BARRED, CLIP_JOB, DOOMED, ENDLESS, videoVendorLaws } from '../conformance/videos.ts'
+import { calm } from '../adapters/providers/lib/provider_kit.ts'
 
 /** Told what the prompts of the laws ask for. */
 function obedient(): ScriptedVideo {

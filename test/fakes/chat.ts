@@ -1,5 +1,5 @@
 /** A scripted chat vendor for tests, and helpers to build its answers. */
-import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, ChatFormat } from '../../../core/mod.ts'
+import type { ChatAnswer, ChatOrder, ChatStream, ChatVendor, Fields, Json, ChatFormat } from '../../core/mod.ts'
 
 /** The outcome of one order; by default the answer is Hello. */
 export type ChatScript = (order: ChatOrder, at: { signal: AbortSignal; attempt: number }) => Promise<ChatAnswer>

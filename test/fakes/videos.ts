@@ -1,6 +1,6 @@
 /** A scripted video vendor for tests. */
-import type { MediaStream, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
-import { orAbort } from '../../http/or_abort.ts'
+import type { MediaStream, VideoJob, VideoState, VideoVendor } from '../../core/mod.ts'
+import { orAbort } from '../../adapters/http/or_abort.ts'
 
 export type VideoScript = {
   /** The handle of a job; by default `job-1`, `job-2` and so on. */
