@@ -99,6 +99,9 @@ const INSTEAD: Readonly<Record<string, string>> = {
   crowd: 'load',
 }
 
+/** Words that are no part of a name in the product; tests still have some. */
+const NOT_IN_SOURCE = /^(heard|insisted|unkept)$/
+
 /** Names that have such a word in its usual meaning: a path prefix, the name, and why. */
 const EXCEPTIONS: readonly (readonly [under: string, name: RegExp, why: string])[] = [
   ['', /^servesBeforeSettlement$/, 'the term of architecture, section 3, for isServedFirst'],
@@ -174,6 +177,19 @@ describe('a name in the source', () => {
         }
       }
     expect([...found]).toEqual([])
+  })
+
+  test('of the product has no word that tests alone still use', () => {
+    const found = sources.flatMap(({ path, text, pieces }) =>
+      pieces.flatMap(({ kind, start, end }) =>
+        kind === 'code' && !path.startsWith('test/')
+          ? (text.slice(start, end).match(/[A-Za-z_$][\w$]*/g) ?? [])
+              .filter((name) => wordsOf(name).some((word) => NOT_IN_SOURCE.test(word)))
+              .map((name) => `${path}: ${name}`)
+          : [],
+      ),
+    )
+    expect(found).toEqual([])
   })
 
   test('of a file is one as well', () => {

@@ -17,7 +17,7 @@ export function singleFlight(failures: TtlCache<unknown>) {
       return await orAbort(request.result as Promise<T>, signal)
     } finally {
       request.callers--
-      if (request.callers === 0) leave(key, request)
+      if (request.callers === 0) abandon(key, request)
     }
   }
 
@@ -40,7 +40,7 @@ export function singleFlight(failures: TtlCache<unknown>) {
     if (requests.get(key) === request) requests.delete(key)
   }
 
-  function leave(key: string, request: SharedRequest): void {
+  function abandon(key: string, request: SharedRequest): void {
     if (requests.get(key) !== request) return
     requests.delete(key)
     request.controller.abort(new Error('no caller waits for it any more'))

@@ -59,16 +59,16 @@ export function vendorSlots({ each, all }: SlotLimits): VendorSlots {
           host,
           enter() {
             waiting.delete(next)
-            signal.removeEventListener('abort', leave)
+            signal.removeEventListener('abort', cancel)
             resolve(enter(host))
           },
         }
-        const leave = () => {
+        const cancel = () => {
           waiting.delete(next)
           reject(signal.reason)
         }
         waiting.add(next)
-        signal.addEventListener('abort', leave, { once: true })
+        signal.addEventListener('abort', cancel, { once: true })
       })
     },
   }

@@ -31,14 +31,14 @@ export function concurrencyLimiter(
   function queued(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const enter = () => {
-        signal?.removeEventListener('abort', leave)
+        signal?.removeEventListener('abort', cancel)
         resolve()
       }
-      const leave = () => {
+      const cancel = () => {
         waiting.splice(waiting.indexOf(enter), 1)
         reject(signal?.reason)
       }
-      signal?.addEventListener('abort', leave, { once: true })
+      signal?.addEventListener('abort', cancel, { once: true })
       waiting.push(enter)
     })
   }

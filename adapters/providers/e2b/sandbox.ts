@@ -72,11 +72,11 @@ export function e2bSandbox({ key, template = TEMPLATE, baseUrl, sandboxUrl, cloc
           cwd: WORKDIR,
           timeoutMs: ms,
           requestTimeoutMs: ms,
-          onStdout: (text) => heard(out, text),
-          onStderr: (text) => heard(err, text),
+          onStdout: (text) => collect(out, text),
+          onStderr: (text) => collect(err, text),
         })
         const running = await starting
-        async function heard(side: ReturnType<typeof bounded>, text: string): Promise<void> {
+        async function collect(side: ReturnType<typeof bounded>, text: string): Promise<void> {
           side.add(text)
           if (side.isFull()) await starting.then((each) => each.kill()).catch(() => {})
         }

@@ -124,7 +124,7 @@ export async function startMachine(
   let count = 0
 
   const gone = new Promise<void>((resolve) => {
-    const leave = (): void => {
+    const finish = (): void => {
       over.abort()
       answer?.(undefined)
       resolve()
@@ -132,11 +132,11 @@ export async function startMachine(
     child.once('close', (code) => {
       if (code !== null && UNSTARTED.has(code) && isAlive())
         ending = { ...ending, why: 'it cannot be started: the program is missing or does not run on this system' }
-      leave()
+      finish()
     })
     child.once('error', (error) => {
       ending = { ...ending, why: `it cannot be started (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` }
-      leave()
+      finish()
     })
   })
   const isAlive = (): boolean => !over.signal.aborted

@@ -27,7 +27,7 @@ function Console() {
   useEffect(() => {
     isSignedIn().then(setIn, (error: Error) => setProblem(error.message))
   }, [])
-  const leave = () =>
+  const endSession = () =>
     void signOut().then(
       () => {
         setProblem('')
@@ -52,7 +52,7 @@ function Console() {
               </a>
             ))}
           {isIn && (
-            <button type="button" class="chip" onClick={leave}>
+            <button type="button" class="chip" onClick={endSession}>
               Sign out
             </button>
           )}
