@@ -43,7 +43,7 @@ function inWords<T>(step: () => T): T {
   }
 }
 
-/** What an S3 URL does not hold: its keys, and the region where the URL has none. */
+/** Settings that an S3 URL does not hold: the keys, and the region if the URL has none. */
 export type S3Environment = Readonly<
   Partial<Record<'AWS_ACCESS_KEY_ID' | 'AWS_SECRET_ACCESS_KEY' | 'AWS_SESSION_TOKEN' | 'AWS_REGION', string>>
 >

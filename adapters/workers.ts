@@ -1,4 +1,6 @@
-/** What a Cloudflare Worker needs, or another program on workerd: everything in the database of one Durable Object. */
+/**
+ * Adapters for a Cloudflare Worker, or another program on workerd: everything is in the database of one Durable Object.
+ */
 import type { Objects, Storage } from '../core/mod.ts'
 import { sqliteObjects } from './objects/sqlite.ts'
 import { type DurableObjectStorage, durableObjectDriver } from './storage/sqlite/durable_object.ts'

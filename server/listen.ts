@@ -56,7 +56,7 @@ type Options = { readonly log: ServerLog; readonly requests: InFlight }
 /** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
 export function listen(config: Config, wired: Wired, { log, requests }: Options): Listening {
   const { gateways, devnet, metrics, tracing } = wired
-  const { publicOrigin, trustedProxies, operatorToken } = config
+  const { public_origin: publicOrigin, trusted_proxies: trustedProxies = [], operator_token: operatorToken } = config
   const servers: Bun.Server<unknown>[] = []
   const ports = new Map<string, number>()
   let sharedPort = config.port
@@ -71,8 +71,8 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
   const operatorOption = operatorToken !== undefined && {
     operator: operatorOf(config, wired, { token: operatorToken, attempts }),
   }
-  const total = config.maxConnections ?? defaultLimits().total
-  const limits = { total, perAddress: config.maxConnectionsPerAddress ?? Math.ceil(total / 2) }
+  const total = config.max_connections ?? defaultLimits().total
+  const limits = { total, perAddress: config.max_connections_per_address ?? Math.ceil(total / 2) }
   const isProxy = proxyCheck(trustedProxies)
   const guard = guardConnections({
     ...limits,

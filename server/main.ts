@@ -39,7 +39,7 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
       clock,
       log,
       workerId,
-      everyMs: Math.min(5_000, config.leaseMs / RENEWALS),
+      everyMs: Math.min(5_000, (config.lease_seconds * 1000) / RENEWALS),
     })
     const alerts = watchAlerts(config, wired, log)
     const { url } = listening
@@ -50,8 +50,8 @@ export async function start(config: Config, log: ServerLog): Promise<Running> {
         gateways: gateways.map(({ gateway }) => gateway),
         clock,
         log,
-        graceMs: config.drainGraceMs,
-        drainMs: config.drainMs,
+        graceMs: config.drain_grace_seconds * 1000,
+        drainMs: config.drain_seconds * 1000,
         stopAccepting: () => listening.stop(false),
         answered: requests.finished,
         finishWork: wired.drain,
@@ -123,7 +123,7 @@ const serve: Io['serve'] = async (env, { isDevnet, data } = { isDevnet: false })
     ])
   const config = data === undefined ? read.config : { ...read.config, devnetDir: data }
   if (!isDevnet && config.production.length > 0) return exitWithError(noConfiguration(config.production, env))
-  const log = serverLog(config.logLevel)
+  const log = serverLog(config.log_level)
   let running: Running
   try {
     running = await start(config, log)
@@ -205,7 +205,7 @@ function greet({ url, wired }: Running, config: Config): void {
   const labels = [...new Set(gateways.map((row) => row.config.label))]
   const summary = {
     version: VERSION,
-    origin: config.publicOrigin ?? url,
+    origin: config.public_origin ?? url,
     listening: url,
     labels,
     endpoints:

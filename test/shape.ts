@@ -62,7 +62,11 @@ export function membersOf(path: string, name: string): number | undefined {
 
 /** Types that grow when nobody looks. */
 const WIDE = [
-  ['core/ports/storage.ts', 'Storage'],
+  ['core/ports/storage/calls.ts', 'CallStorage'],
+  ['core/ports/storage/ledger_reads.ts', 'LedgerReads'],
+  ['core/ports/storage/records.ts', 'RecordStorage'],
+  ['core/ports/storage/coordination.ts', 'Coordination'],
+  ['core/ports/storage/retention.ts', 'RetentionStorage'],
   ['core/ports/chain.ts', 'Chain'],
   ['core/engine.ts', 'Engine'],
   ['core/lifecycle/setup.ts', 'Setup'],

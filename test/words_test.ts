@@ -217,7 +217,7 @@ describe('a name in the source', () => {
 /** Rooms whose comments have been gone through: each says what the code is or does, and does not open with "What". */
 const PLAIN = [
   ...['discovery', 'endpoint', 'http', 'lib', 'ports', 'products', 'x402'].map((room) => `core/${room}/`),
-  ...['chains', 'http', 'objects', 'providers'].map((room) => `adapters/${room}/`),
+  ...['chains', 'http', 'objects', 'providers', 'storage'].map((room) => `adapters/${room}/`),
   ...['cli', 'docs', 'mcp', 'operator', 'signals', 'web', 'wiring'].map((room) => `server/${room}/`),
 ]
 /** An opening without a noun, and a negation that reads like a riddle: "is no amount" for "is not an amount". */

@@ -13,6 +13,8 @@ import type { VideoVendorConfig } from './lib/video_provider.ts'
 type Usual = {
   /** The default in words. Constants use the `default` of the schema instead. */
   readonly usual?: string
+  /** Its environment variable, if that is not its name in capitals; null: only the file sets it. */
+  readonly env?: string | null
 }
 
 /** An optional setting with its description: what it does, its unit and its limits, in plain English. */
@@ -27,8 +29,8 @@ export function setting<Schema extends TSchema>(
 /**
  * A setting that its product requires. It is optional in the file, because the rest of the gateway works without it.
  */
-export function needed<Schema extends TSchema>(description: string, schema: Schema, { usual }: Usual = {}): Schema {
-  return { ...schema, description, ...(usual !== undefined && { usual }) }
+export function needed<Schema extends TSchema>(description: string, schema: Schema, options: Usual = {}): Schema {
+  return { ...schema, description, ...options }
 }
 
 type KeyOptions = {

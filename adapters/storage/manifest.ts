@@ -1,4 +1,4 @@
-/** What Farebox knows of a kind of storage before it opens one. Importing a manifest loads no database library. */
+/** Manifest of a kind of storage, for use before one is opened. Importing it loads no database library. */
 import type { LedgerReads, Storage } from '../../core/ports/mod.ts'
 
 /** A storage that tells why it is used no longer. */
@@ -9,7 +9,7 @@ export type OpenedStorage = Storage & {
   refusal?(): string | undefined
 }
 
-/** What a database holds. */
+/** Contents of a database. */
 export type Contents = {
   /** The steps of its schema. */
   readonly migrations: number
@@ -26,10 +26,10 @@ export type Restored = Contents & {
   readonly before: string | undefined
 }
 
-/** What a check found. */
+/** Result of a check. */
 export type Checked = { readonly level: 'ok' | 'warning' | 'wrong'; readonly message: string }
 
-/** What a ledger says about the chain that it was written on. */
+/** Facts in a ledger that identify the chain that it was written on. */
 export type LedgerOrigin = {
   readonly gateways: readonly string[]
   /** The transaction of its newest payment on an EVM chain; undefined where there is none. */
@@ -56,7 +56,7 @@ export type DevnetLedgers = {
 export type StorageManifest = {
   /** As messages name it. */
   readonly name: string
-  /** What its URLs begin with. */
+  /** Schemes of its URLs. */
   readonly schemes: readonly string[]
   /** Its URLs, as a regular expression and as an operator reads them. */
   readonly pattern: string

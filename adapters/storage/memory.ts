@@ -1,4 +1,4 @@
-import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/exposure.ts'
+import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/ledger/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
@@ -26,7 +26,7 @@ import {
   mayMoveRecord,
   patchOf,
   takePermits,
-} from '../../core/payment/ledger.ts'
+} from '../../core/payment/ledger/mod.ts'
 import {
   type Authorization,
   type Call,
@@ -34,11 +34,11 @@ import {
   type LedgerCursor,
   type LedgerEntry,
   type Opened,
-  LOOKUP_CHARACTERS,
   type Spend,
   type StoredRecord,
   type Storage,
-} from '../../core/ports/storage.ts'
+} from '../../core/ports/storage/mod.ts'
+import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { copied } from './copied.ts'
 import { memoryManifest } from './memory_manifest.ts'
@@ -71,7 +71,7 @@ export function memoryStorage(): Storage {
   const records = new Map<string, StoredRecord>()
   const leases = new Map<string, Lease>()
   const rateWindows = new Map<string, Window>()
-  /** What archived calls paid. */
+  /** Sums that archived calls paid. */
   const archived: (Spend & { readonly payer: string; readonly day: number })[] = []
 
   const totals = new Map<string, StoredTotal>()

@@ -17,7 +17,7 @@ export type Migration = {
 /** A step that a database has taken. `minReader` is how many steps a Farebox must know to use the database after it. */
 export type TakenStep = { readonly name: string; readonly minReader: number }
 
-/** What to record with the step that follows `taken`. */
+/** Returns the least number of steps to record with the step that follows `taken`. */
 export function minReaderOf(step: Migration, taken: readonly TakenStep[]): number {
   return step.suitsOlder ? (taken.at(-1)?.minReader ?? 1) : taken.length + 1
 }

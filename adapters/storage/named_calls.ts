@@ -1,7 +1,7 @@
 import type { LedgerEntry } from '../../core/ports/mod.ts'
-import { LOOKUP_CHARACTERS } from '../../core/ports/storage.ts'
+import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
 
-/** What an index finds by the last characters of a name. Undefined for a name that is too short for one. */
+/** Returns the end of a name, which the indexes hold. Undefined if the name is too short. */
 export function tailOf(name: string): string | undefined {
   return name.length < LOOKUP_CHARACTERS ? undefined : name.slice(-LOOKUP_CHARACTERS)
 }

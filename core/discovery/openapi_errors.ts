@@ -2,7 +2,7 @@
 import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
 import type { Endpoint, Price } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
-import { ApiError, type ApiErrorCode, type ApiErrorParts, rateLimited, rowOf } from '../http/errors.ts'
+import { ApiError, type ApiErrorCode, rateLimited, rowOf } from '../http/errors.ts'
 import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
 import type { Bazaar } from '../x402/challenge.ts'
@@ -79,103 +79,6 @@ function freeErrors(
   ]
 }
 
-/** Example details of each error. Codes that are absent use their defaults. */
-const EXAMPLE_PARTS: Readonly<Partial<Record<ApiErrorCode, ApiErrorParts>>> = {
-  INVALID_JSON: { message: 'The request body is not valid JSON.' },
-  INVALID_CONTENT_TYPE: { message: 'The content type must be application/json, got "text/plain".' },
-  INVALID_FORM: { message: 'The request body is not a well-formed multipart form.' },
-  INVALID_BODY: {
-    message: 'n: Expected integer to be less or equal to 10; got 11',
-    details: [{ path: 'n', message: 'Expected integer to be less or equal to 10; got 11' }],
-  },
-  INVALID_MODEL: {
-    message: 'Unknown model: "nobody". Available models: vendor-a/image-1.',
-    fields: { available_models: ['vendor-a/image-1'] },
-  },
-  INVALID_SIZE: {
-    message: 'vendor-a/image-1 does not support the size "9x9". Valid sizes: 1024x1024.',
-    fields: { valid_sizes: ['1024x1024'] },
-  },
-  CONTENT_POLICY: { details: 'The model refused the request for its content. Nothing was charged.' },
-  INVALID_IMAGE: { details: 'The model cannot read this file.' },
-  EMPTY_CONVERSATION: { message: 'messages must not be empty.', param: 'messages' },
-  INVALID_PARAMETER: { message: 'temperature: must be at most 2.', param: 'temperature' },
-  CONTEXT_LENGTH_EXCEEDED: {
-    message:
-      'The prompt is longer than the context window of the model: at least 128000 tokens, and the window has 128000.',
-    param: 'messages',
-  },
-  STREAM_UNSUPPORTED: { message: 'This model does not stream.', param: 'stream' },
-  INVALID_PAYMENT_IDENTIFIER: {
-    message:
-      'extensions.payment-identifier.info.id must be 16 to 128 characters of A-Z, a-z, 0-9, _ and -. Nothing was charged.',
-  },
-  NOT_ALLOWED: { message: 'The operator has not listed this wallet for this route. Nothing was charged.' },
-  PAYER_MISMATCH: { message: 'Another wallet has submitted this job.' },
-  JOB_NOT_FOUND: { message: 'There is no such job here: it never existed, or has expired.' },
-  NOT_FOUND: { message: 'There is no such thing here.' },
-  PASSED_ON: {
-    message: 'The service 404: market not found (payment NOT charged).',
-    fields: { status: 404, details: { error: 'market not found' } },
-    status: 404,
-  },
-  UPSTREAM_FAILED: { message: 'The service did not answer in time. Payment was NOT charged.' },
-  AUTHORIZATION_USED: {
-    error: 'Authorization already used',
-    message: 'The deposit authorization, or the payment, has served another request. Nothing was charged for this one.',
-    fields: { code: 'PAYMENT_REPLAY' },
-  },
-  PAYMENT_IDENTIFIER_CONFLICT: {
-    message:
-      'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.',
-  },
-  TOO_LARGE: { message: 'The request body may be at most 1048576 bytes.', fields: { max_bytes: 1_048_576 } },
-  TOO_MANY_REQUESTS: {
-    message: 'At most 60 requests in 1 minutes; retry after 2026-11-20T00:01:00.000Z.',
-    headers: {
-      'retry-after': '60',
-      'x-ratelimit-limit': '60',
-      'x-ratelimit-remaining': '0',
-      'x-ratelimit-reset': '1795132860000',
-    },
-  },
-  FREE_TIER_RATE_LIMITED: {
-    message: 'Free tier limit reached: 30 requests per minute per IP address. Retry after 12 s, or use a paid model.',
-    headers: {
-      'retry-after': '60',
-      'x-ratelimit-limit': '30',
-      'x-ratelimit-remaining': '0',
-      'x-ratelimit-reset': '1795132860',
-    },
-  },
-  WORK_FAILED: {
-    details: 'The model did not deliver a result. Nothing was charged, and the authorization is free again.',
-  },
-  INTERNAL: {
-    details: 'Internal error. Send the same request again: an authorization is charged at most once.',
-  },
-  FEED_UNAVAILABLE: { message: 'The price feed did not answer. Nothing was charged; try again.' },
-  NOT_CONFIGURED: { message: 'The operator has not configured this. Nothing was charged.' },
-  MODEL_UNAVAILABLE: {
-    message: 'The model is temporarily unavailable. Nothing was charged.',
-    headers: { 'retry-after': '30' },
-  },
-  PROVIDER_CONFIG_ERROR: { message: 'The operator has to fix the access to this model. Nothing was charged.' },
-  BUSY: {
-    message: 'Too many uploads are in progress. Nothing was charged; send the same request again.',
-    headers: { 'retry-after': '2' },
-  },
-  NOT_READY: {
-    message: 'The gateway has not yet been able to check its chain. Nothing was charged.',
-    headers: { 'retry-after': '5' },
-  },
-  UPSTREAM_TIMEOUT: { message: 'The model did not answer in time. Nothing was charged.' },
-  PAYMENT_VERIFICATION_UNAVAILABLE: {
-    message: 'The payment could not be verified just now. Nothing was charged; send the same signed request again.',
-    headers: { 'retry-after': '5' },
-  },
-}
-
 /** A documented error of an endpoint. */
 export type DocumentedError = { readonly name: string; readonly summary: string; readonly reply: Reply }
 
@@ -192,7 +95,7 @@ export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
   const named = code === 'WORK_FAILED' && endpoint.kind === 'sold' ? { error: endpoint.failure } : {}
-  return errorReply(new ApiError(code, { ...EXAMPLE_PARTS[code], ...named }), errorFormat)
+  return errorReply(new ApiError(code, { ...rowOf(code).example, ...named }), errorFormat)
 }
 
 /** The description of a status. */

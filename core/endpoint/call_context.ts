@@ -5,14 +5,14 @@
 import { ApiError } from '../http/errors.ts'
 import type { Window } from '../http/rate_limit.ts'
 import type { Clock } from '../lib/clock.ts'
-import type { Log, Storage, PaymentCode } from '../ports/mod.ts'
+import type { CallStorage, Log, PaymentCode, RecordStorage } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import type { Payment, Receipt } from '../x402/protocol.ts'
 import type { Usdc } from '../x402/money.ts'
 
 /** Small records beside the calls, and read access to the calls that they came from. */
-export type Records = Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>
+export type Records = RecordStorage & Pick<CallStorage, 'getCall'>
 
 /** The context of one paid call while its work runs in this process. */
 export type CallContext = {

@@ -1,7 +1,7 @@
 /** Endpoints without payment: polls of paid jobs, and free routes. */
 import type { Common } from './sale.ts'
 import type { RequestHead, StreamedContext } from './streamed.ts'
-import type { Ports, Chain, Storage, Call } from '../ports/mod.ts'
+import type { Call, CallStorage, Chain, LedgerReads, Ports, RecordStorage } from '../ports/mod.ts'
 import type { GatewayFacts } from './gateway_info.ts'
 import type { Json } from '../lib/json.ts'
 import type { ErrorFormat } from '../http/error_formats.ts'
@@ -41,9 +41,9 @@ export type FreeContext = StreamedContext &
     readonly calls: FreeCalls
     readonly chain: Pick<Chain, 'balance'>
     /** Spending of wallets, over all gateways of this storage. */
-    readonly ledger: Pick<Storage, 'spendByModel' | 'listCalls'>
+    readonly ledger: Pick<LedgerReads, 'spendByModel' | 'listCalls'>
     /** Small records beside the calls, and the calls that they came from, on any gateway. */
-    readonly records: Pick<Storage, 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords' | 'getCall'>
+    readonly records: RecordStorage & Pick<CallStorage, 'getCall'>
     /** Wallets that show who they are without paying. */
     readonly signIns: SignIns
     /** Cryptographically strong bytes. */

@@ -2,7 +2,7 @@
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Window } from '../http/rate_limit.ts'
 import type { Json } from '../lib/json.ts'
-import type { Storage } from '../ports/mod.ts'
+import type { RecordStorage } from '../ports/mod.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
 import { type Usdc, usdc } from '../x402/money.ts'
@@ -44,7 +44,7 @@ type Result<Input> = Sale<Input> & {
     at: {
       readonly vendors: Vendors
       readonly signal: AbortSignal
-      readonly records: Pick<Storage, 'getRecord'>
+      readonly records: Pick<RecordStorage, 'getRecord'>
       readonly now: number
     },
   ): Promise<boolean>

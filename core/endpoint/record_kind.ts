@@ -7,7 +7,7 @@ import { type SchemaCheck, schemaCheck } from '../http/schema_check.ts'
 import type { Json } from '../lib/json.ts'
 import { isFields } from '../lib/json.ts'
 import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
-import type { Storage, StoredRecord } from '../ports/mod.ts'
+import type { RecordStorage, Storage, StoredRecord } from '../ports/mod.ts'
 
 /** A record as read; `stored` is its raw form, which updates are compared with. */
 export type ReadRecord<Data> = {
@@ -24,19 +24,19 @@ export type RecordKind<Data> = {
   readonly kind: string
   readonly version: number
   /** Stores a new record. Undefined, with nothing written, while a record with its id exists. */
-  put(records: Pick<Storage, 'putRecord'>, record: New<Data>, now: number): Promise<ReadRecord<Data> | undefined>
+  put(records: Pick<RecordStorage, 'putRecord'>, record: New<Data>, now: number): Promise<ReadRecord<Data> | undefined>
   /** Throws when this version cannot read the record. */
-  get(records: Pick<Storage, 'getRecord'>, id: string, now: number): Promise<ReadRecord<Data> | undefined>
+  get(records: Pick<RecordStorage, 'getRecord'>, id: string, now: number): Promise<ReadRecord<Data> | undefined>
   /** Updates a record that nobody has changed since it was read. Undefined, with nothing written, when somebody has. */
   move(
-    records: Pick<Storage, 'moveRecord'>,
+    records: Pick<RecordStorage, 'moveRecord'>,
     record: ReadRecord<Data>,
     patch: { readonly data?: Data; readonly expiresAt?: number },
     now: number,
   ): Promise<ReadRecord<Data> | undefined>
   /** Unexpired records of an owner, at most `limit`, by id. */
   list(
-    records: Pick<Storage, 'listRecords'>,
+    records: Pick<RecordStorage, 'listRecords'>,
     owner: string,
     at: { now: number; limit: number },
   ): Promise<readonly ReadRecord<Data>[]>

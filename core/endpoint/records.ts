@@ -1,5 +1,5 @@
 /** Records beside the calls. */
-import type { Storage, StoredRecord, Call } from '../ports/mod.ts'
+import type { Call, RecordStorage, StoredRecord } from '../ports/mod.ts'
 import { ApiError } from '../http/errors.ts'
 
 /**
@@ -7,7 +7,7 @@ import { ApiError } from '../http/errors.ts'
  * wallet has it.
  */
 export async function storeRecords(
-  storage: Pick<Storage, 'putRecord' | 'getRecord'>,
+  storage: Pick<RecordStorage, 'putRecord' | 'getRecord'>,
   record: StoredRecord,
   now: number,
 ): Promise<void> {

@@ -1,7 +1,7 @@
 /** An order for work, and its result. */
 import type { Vendors } from '../ports/vendors/mod.ts'
 import type { Context, Offering, Catalog } from './offering.ts'
-import type { Ports, Storage, StoredRecord } from '../ports/mod.ts'
+import type { CallStorage, Ports, RecordStorage, StoredRecord } from '../ports/mod.ts'
 import type { CallContext } from './call_context.ts'
 import type { Json } from '../lib/json.ts'
 import type { Usdc } from '../x402/money.ts'
@@ -20,7 +20,7 @@ export type Order<Input> = {
   readonly now: number
   readonly clock: Ports['clock']
   /** Records beside the calls, of any owner. */
-  readonly records: Pick<Storage, 'getRecord' | 'getCall'>
+  readonly records: Pick<RecordStorage, 'getRecord'> & Pick<CallStorage, 'getCall'>
   readonly call?: CallContext
   readonly signal: AbortSignal
 }

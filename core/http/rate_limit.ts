@@ -1,7 +1,7 @@
 /** Named rate limits, exact over all processes of one storage, with far fewer database calls than requests. */
 import { boundedMap } from '../lib/bounded_map.ts'
 import { ApiError } from './errors.ts'
-import type { Storage } from '../ports/mod.ts'
+import type { Coordination } from '../ports/mod.ts'
 
 export type Window = { readonly requests: number; readonly windowMs: number }
 export type Permit = { readonly granted: boolean; readonly resetAt: number }
@@ -12,10 +12,10 @@ export type Limits = {
 
 const MINUTE_MS = 60_000
 /** How often one address may call free models, unless the operator sets other limits. */
-export const FREE_TIER: readonly Window[] = [
+export const FREE_TIER = [
   { requests: 30, windowMs: MINUTE_MS },
   { requests: 300, windowMs: 60 * MINUTE_MS },
-]
+] as const satisfies readonly Window[]
 
 /** Callers remembered at once. When full, the oldest is dropped, and its next request asks storage again. */
 const REMEMBERED = 10_000
@@ -40,7 +40,7 @@ const blockOf = (requests: number): number => Math.min(Math.ceil(requests / 10),
  * grants exactly that number; when several serve the same caller, each may add one block less one: 4 of 100, 2 of 30,
  * 14 of 300. A refusal is remembered until the window resets.
  */
-export function limits(storage: Pick<Storage, 'hit'>): Limits {
+export function limits(storage: Pick<Coordination, 'hit'>): Limits {
   const windows = boundedMap<Counting>(REMEMBERED)
   const asking = new Map<string, Promise<Permit>>()
   return {

@@ -203,6 +203,10 @@ const LEAST_RATE = 16_384
 const PACE_MS = 10_000
 const SMALL_ARRIVAL = { ms: 30_000, everyMs: 5_000 }
 
+/** Largest request body by default, without and with files, in bytes. */
+export const MAX_BODY = 1 << 20
+export const MAX_UPLOAD = 32 << 20
+
 /** Bytes to be released before `onFreed` is called: garbage collection costs about as much as reading this many. */
 const WORTH_COLLECTING = 32 << 20
 

@@ -8,6 +8,9 @@ import { ApiError } from './errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { CountTokens } from '../ports/vendors/chat.ts'
 
+/** Characters per minute and address that are tokenized without a payment, by default. */
+export const UNPAID_CHARACTERS = 10_000_000
+
 export type UnpaidWork = {
   /** The counter for one request of this address. It throws TOO_MANY_REQUESTS when the budget is spent. */
   from(ip: string): UnpaidCount

@@ -7,7 +7,7 @@ import { bytesToHex } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../endpoint/record_kind.ts'
 import { familyOf } from '../ports/chain_family.ts'
-import type { Chain, Storage } from '../ports/mod.ts'
+import type { Chain, RecordStorage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import { within } from '../lib/timers.ts'
 import {
@@ -30,7 +30,7 @@ export type KeyedHashes = {
 }
 
 export type SignInContext = {
-  readonly storage: Pick<Storage, 'putRecord'>
+  readonly storage: Pick<RecordStorage, 'putRecord'>
   readonly chain: Pick<Chain, 'families' | 'terms' | 'hasSigned'>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array

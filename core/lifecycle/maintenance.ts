@@ -5,7 +5,7 @@
 import { fail, overdue, STALLED } from '../payment/settlement/fail.ts'
 import { reconcile } from '../payment/settlement/reconcile.ts'
 import { within } from '../lib/timers.ts'
-import { LOST, UPSTREAM_JOB } from '../payment/ledger.ts'
+import { LOST, UPSTREAM_JOB } from '../payment/ledger/mod.ts'
 import type { ActiveCalls } from '../payment/active_calls.ts'
 import { recordIfRefused } from '../payment/unpaid/unpaid_calls.ts'
 import { type Endpoint, isSold, servesBeforeSettlement, type Sold } from '../endpoint/mod.ts'

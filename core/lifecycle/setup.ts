@@ -1,4 +1,4 @@
-/** What an embedding program gives to build a gateway. */
+/** Setup that an embedding program passes to build a gateway. */
 import type { Catalog, Context } from '../endpoint/offering.ts'
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Window } from '../http/rate_limit.ts'
@@ -63,7 +63,9 @@ export type Setup = {
   readonly freeToOrigin?: (origin: string) => boolean
   /** Limits of one wallet that has not paid, on calls like chat: 2 open ones of 0.05 USDC; the first at any price. */
   readonly newWallet?: Partial<Omit<NewWalletLimit, 'endpoints'>>
-  /** What they may have open or unpaid together: by default 4 USDC a gateway (1 for streams), 1.5 an address. */
+  /**
+   * Limit on what they may have open or unpaid together: by default 4 USDC a gateway (1 for streams), 1.5 an address.
+   */
   readonly newWallets?: Partial<NewWalletsLimit>
   /** Wallet allowlists of restricted products: `generate_content`, `background`. */
   readonly allowlists?: Readonly<Record<string, readonly string[]>>
@@ -82,7 +84,7 @@ export type Setup = {
    * it is taken off the path of a request. Without a slash at its end; by default empty.
    */
   readonly basePath?: string
-  /** What is added to the rates of the catalog: a fee of 0.001 USD per call and 5% on media by default. */
+  /** Additions to the rates of the catalog: a fee of 0.001 USD per call and 5% on media by default. */
   readonly markup?: Partial<Markup>
   /** The operator's limits, lists, margins and maintenance switch, shared by the gateways of a process. */
   readonly controls?: Controls

@@ -1,8 +1,8 @@
-/** What is wrong with the setup of a gateway, before it is built. */
+/** Finds the problems of a gateway's setup before it is built. */
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Ports } from '../ports/mod.ts'
 
-/** What is checked here of a setup. */
+/** Parts of a setup that are checked here. */
 type Setup = {
   readonly ports?: Partial<Ports>
   readonly name?: string
@@ -69,10 +69,10 @@ const OPTIONS = new Set([
   'changes',
 ])
 
-/** What is used of a storage at once: plain JavaScript may hand in anything. */
+/** Verbs of a storage that are used at once. They are checked because plain JavaScript may pass anything. */
 const VERBS = ['openCall', 'getCall', 'getRecord'] as const
 
-/** What is wrong with a setup by itself. Types say most of it; plain JavaScript has none. */
+/** Returns the problems of a setup by itself. Types find most of them; plain JavaScript has no types. */
 export function setupProblems(setup: Setup, all: readonly Endpoint[]): readonly string[] {
   if (typeof setup !== 'object' || setup === null) return ['setup: is missing; give createGateway({ ports })']
   const { ports, basePath = '', endpoints = all, hidden = [], name, label } = setup

@@ -3,7 +3,7 @@
  * refused, and detects outages, so that no call is declared lost because nobody could renew it.
  */
 import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
-import type { Call, CallPatch, Log, Outcome, Storage } from '../ports/mod.ts'
+import type { Call, CallPatch, CallStorage, Coordination, Log, Outcome, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 
 export type ActiveCalls = {
@@ -158,8 +158,8 @@ export function activeCalls({
   // ── whose calls are alive ─────────────────────────────────────────────────────────────────────────────────────────
 
   async function openCall(
-    ...[call, authorization, at]: Parameters<Storage['openCall']>
-  ): ReturnType<Storage['openCall']> {
+    ...[call, authorization, at]: Parameters<CallStorage['openCall']>
+  ): ReturnType<CallStorage['openCall']> {
     try {
       const opened = await storage.openCall(call, authorization, { ...at, ...late(at) })
       if (opened.kind === 'opened' && call.workerId === workerId) leases.set(call.id, at.until)
@@ -176,11 +176,11 @@ export function activeCalls({
     }
   }
 
-  function callOf(key: string, now: number): ReturnType<Storage['callOf']> {
+  function callOf(key: string, now: number): ReturnType<CallStorage['callOf']> {
     return observed.callOf(key, lostBy(now))
   }
 
-  async function renewCalls(...[by, ids, until]: Parameters<Storage['renew']>): ReturnType<Storage['renew']> {
+  async function renewCalls(...[by, ids, until]: Parameters<Coordination['renew']>): ReturnType<Coordination['renew']> {
     const renewed = await observed.renew(by, ids, until)
     if (by !== workerId) return renewed
     const isOurs = new Set(renewed)
@@ -210,7 +210,9 @@ export function activeCalls({
 
   // ── what storage did not take ─────────────────────────────────────────────────────────────────────────────────────
 
-  async function moveCall(...[id, from, patch]: Parameters<Storage['moveCall']>): ReturnType<Storage['moveCall']> {
+  async function moveCall(
+    ...[id, from, patch]: Parameters<CallStorage['moveCall']>
+  ): ReturnType<CallStorage['moveCall']> {
     const isEnd = patch.workStatus === 'completed' || patch.workStatus === 'failed'
     const isHanded = patch.workerId !== undefined && patch.workerId !== workerId
     const isOurs = leases.has(id) || doubtful.has(id)
@@ -226,8 +228,8 @@ export function activeCalls({
   }
 
   async function claimSettlement(
-    ...[id, authorization, at]: Parameters<Storage['claimSettlement']>
-  ): ReturnType<Storage['claimSettlement']> {
+    ...[id, authorization, at]: Parameters<CallStorage['claimSettlement']>
+  ): ReturnType<CallStorage['claimSettlement']> {
     try {
       const claim = await observed.claimSettlement(id, authorization, { ...at, ...late(at) })
       if (at.result) forget(id)
@@ -278,7 +280,7 @@ export function activeCalls({
   }
 
   /** A call that was declared lost meanwhile is taken back first, if possible. */
-  async function end(id: string, from: Parameters<Storage['moveCall']>[1], patch: CallPatch): Promise<void> {
+  async function end(id: string, from: Parameters<CallStorage['moveCall']>[1], patch: CallPatch): Promise<void> {
     if (await observed.moveCall(id, from, patch)) return
     if (patch.workStatus !== 'completed') return
     const [renewed] = await observed.renew(workerId, [id], clock.now() + leaseMs)
@@ -363,7 +365,7 @@ function weightOf(value: unknown): number {
  * call.
  */
 export async function takenBack(
-  storage: Storage,
+  storage: Pick<Coordination, 'renew'>,
   { id, workerId }: Pick<Call, 'id' | 'workerId'>,
   until: number,
 ): Promise<boolean> {

@@ -9,7 +9,7 @@ import type { Paid } from '../endpoint/mod.ts'
 import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { isOver } from '../endpoint/records.ts'
 import { ApiError } from '../http/errors.ts'
-import type { Call, Storage } from '../ports/mod.ts'
+import type { Call, CallStorage, RecordStorage } from '../ports/mod.ts'
 import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../x402/payment_identifier.ts'
 import type { Payment } from '../x402/protocol.ts'
 
@@ -50,7 +50,11 @@ export function tagOf({
 }
 
 /** The call that the tag is bound to, if it has been opened. Throws when the identifier came with another request. */
-export async function taggedCall(storage: Storage, tag: Tag, now: number): Promise<Call | undefined> {
+export async function taggedCall(
+  storage: CallStorage & RecordStorage,
+  tag: Tag,
+  now: number,
+): Promise<Call | undefined> {
   const stored = await BINDING.get(storage, tag.id, now)
   return stored && (await storage.getCall(bindingOf(stored, tag).call))
 }
@@ -60,7 +64,7 @@ export async function taggedCall(storage: Storage, tag: Tag, now: number): Promi
  * bound. A binding whose call is over is replaced. Throws when the identifier came with another request.
  */
 export async function bindTag(
-  storage: Storage,
+  storage: CallStorage & RecordStorage,
   tag: Tag,
   { call, retention, now }: { call: string; retention: Paid['retention']; now: number },
 ): Promise<string> {

@@ -163,7 +163,7 @@ const TABLE: Readonly<Record<Moment, Readonly<Record<End, Row>>>> = {
 /** `isExpired`: the authorization has expired. `costsOperator`: the work has cost the operator money. */
 export type At = { readonly moment: Moment; readonly isExpired?: boolean; readonly costsOperator?: boolean | undefined }
 
-/** What the end of a settlement means for the reply at one moment. */
+/** Looks up the meaning of a settlement's end at one moment. */
 export function meaningOf(paying: Paying, { moment, isExpired = false, costsOperator = false }: At): Meaning {
   const { reply, note } = TABLE[moment][endOf(paying, isExpired)]
   if (note !== 'unpaid_if_lost') return { reply, note }

@@ -7,7 +7,7 @@ import type { Clock } from '../lib/clock.ts'
 import { sharedBy } from '../lib/per_process.ts'
 import type { Authorization, Call, NewCall, Opened, PaidWork, Recorded, Storage } from '../ports/mod.ts'
 import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
-import { openedCall } from './ledger.ts'
+import { openedCall } from './ledger/mod.ts'
 
 export type PrepaidCalls = {
   /** The same storage, with the calls in memory. */

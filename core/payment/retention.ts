@@ -6,7 +6,7 @@ import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { JOB_RETENTION } from '../endpoint/sale.ts'
 import type { Sold } from '../endpoint/mod.ts'
-import type { Call, Ports, Storage } from '../ports/mod.ts'
+import type { Call, Ports, RecordStorage } from '../ports/mod.ts'
 import { archiveLedger, type ArchiveStore } from './archive/ledger_archive.ts'
 
 /** Lifetimes in milliseconds. Without one, data is kept forever. */
@@ -87,7 +87,7 @@ const ownerOf = (day: number): string => `day:${day}`
 
 /** Records where the media of a call is stored, so that it can be deleted; it is checked from `due` on. */
 export async function noteStoredMedia(
-  storage: Pick<Storage, 'putRecord'>,
+  storage: Pick<RecordStorage, 'putRecord'>,
   { due, ...data }: StoredMedia & { readonly due: number },
   now: number,
 ): Promise<void> {

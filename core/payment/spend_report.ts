@@ -1,5 +1,5 @@
 /** Spend reports: what a wallet spent on each model, and how many tokens it used. */
-import type { Row } from './ledger.ts'
+import type { Row } from './ledger/mod.ts'
 import { usdc } from '../x402/money.ts'
 import type { Json } from '../lib/json.ts'
 import type { Spend, Usage } from '../ports/mod.ts'

@@ -3,7 +3,7 @@ import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'
 import type { ChainFamily } from './chain_family.ts'
-import type { RecordMove } from './storage.ts'
+import type { RecordMove } from './storage/mod.ts'
 
 export type PaymentCode =
   | 'PAYMENT_INVALID'

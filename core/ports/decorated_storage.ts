@@ -1,5 +1,5 @@
 /** Storage decorators that list every verb, so that a new verb does not compile until each of them has decided. */
-import type { Storage } from './storage.ts'
+import type { Storage } from './storage/mod.ts'
 
 /** A function in place of the verb's own, or `same`. */
 type Decision<Verb extends keyof Storage> = 'same' | NonNullable<Storage[Verb]>

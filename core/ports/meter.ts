@@ -2,7 +2,7 @@
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain.ts'
 import { decorated, OTHER_VERBS } from './decorated_storage.ts'
-import type { Storage, Usage } from './storage.ts'
+import type { Storage, Usage } from './storage/mod.ts'
 
 /** The verdict on a payment that came with an order, or on a fresh one that a poll would settle with. */
 export type Judged = 'valid' | 'unavailable' | PaymentCode

@@ -4,13 +4,13 @@ import type { Chain } from './chain.ts'
 import type { Log } from './log.ts'
 import type { Meter } from './meter.ts'
 import type { Objects } from './objects.ts'
-import type { Storage } from './storage.ts'
+import type { Storage } from './storage/mod.ts'
 import type { Vendors } from './vendors/mod.ts'
 
 export type * from './chain.ts'
 export type * from './log.ts'
 export type * from './objects.ts'
-export type * from './storage.ts'
+export type * from './storage/mod.ts'
 
 /** Everything that a gateway is wired to. */
 export type Ports = {

@@ -1,6 +1,6 @@
 /** Whether the storage answers: for `/readyz`, which anyone may request as often as they like. */
 import type { Clock } from '../lib/clock.ts'
-import type { Storage } from './storage.ts'
+import type { CallStorage } from './storage/mod.ts'
 
 /** How long an outcome is reused. */
 const FRESH_MS = 1_000
@@ -8,7 +8,7 @@ const FRESH_MS = 1_000
 const TIMEOUT_MS = 1_500
 
 /** Reads one row, at most once a second however many ask. Resolves with false when that fails or takes too long. */
-export function storageProbe(storage: Pick<Storage, 'getCall'>, clock: Clock): () => Promise<boolean> {
+export function storageProbe(storage: Pick<CallStorage, 'getCall'>, clock: Clock): () => Promise<boolean> {
   let requestedAt = Number.NEGATIVE_INFINITY
   let outcome: Promise<boolean> = Promise.resolve(true)
 

@@ -9,8 +9,17 @@ export type Markup = {
   readonly mediaPercent: Dollars
 }
 
+/** The standard markup as text. */
+export const STANDARD_FEE_USD = '0.001'
+export const STANDARD_MEDIA_PERCENT = '5'
+
+/** Reads a markup: US dollars per call, and percent on media. */
+export function markupOf(feeUsd: string, mediaPercent: string): Markup {
+  return { fee: dollars(feeUsd), mediaPercent: dollars(mediaPercent) }
+}
+
 /** The markup of a gateway whose operator has set none. */
-export const STANDARD_MARKUP: Markup = { fee: dollars('0.001'), mediaPercent: dollars('5') }
+export const STANDARD_MARKUP: Markup = markupOf(STANDARD_FEE_USD, STANDARD_MEDIA_PERCENT)
 
 /**
  * Images: `rate * n * 1.05 + 0.001` (contract 5.4). `rate` is the catalog rate for one image.

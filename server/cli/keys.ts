@@ -52,7 +52,7 @@ Examples:
     const read = readConfig(overridden(io.env, { FAREBOX_CONFIG: values.config }))
     if (!read.ok) throw new CommandError(read.mistakes.join('\n'))
     const accounts = await accountsOf(read.config, { isOffline: values.offline ?? false })
-    const pollKeys = (read.config.pollKeys ?? []).map(fingerprint)
+    const pollKeys = (read.config.poll_keys ?? []).map(fingerprint)
     if (values.json) io.out(JSON.stringify({ accounts, poll_keys: pollKeys }, null, 2))
     else {
       for (const { gateway, role, network, address, balance, unit, problem } of accounts)

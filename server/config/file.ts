@@ -4,16 +4,21 @@ import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { Value, ValuePointer } from '@sinclair/typebox/value'
 import { parse } from 'smol-toml'
 import { isFields } from '../../core/lib/json.ts'
-import { NEW_WALLETS_USDC } from '../../core/payment/unpaid/new_wallets.ts'
+import { FREE_TIER } from '../../core/http/rate_limit.ts'
+import { MAX_BODY, MAX_UPLOAD } from '../../core/http/request_body.ts'
+import { UNPAID_CHARACTERS } from '../../core/http/unpaid_work.ts'
+import { timeouts } from '../../core/payment/timeouts.ts'
+import { NEW_WALLET_LIMIT, NEW_WALLET_USDC, NEW_WALLETS_USDC } from '../../core/payment/unpaid/new_wallets.ts'
+import { STANDARD_FEE_USD, STANDARD_MEDIA_PERCENT } from '../../core/x402/pricing.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { audioSettings } from './audio.ts'
 import { ChatSetting } from './chat.ts'
 import { allowedText } from './errors/wording.ts'
 import { GatewayRow } from './gateways.ts'
-import { RetentionTable, retentionVariables } from './retention.ts'
+import { RetentionTable } from './retention.ts'
 import { declaredSettings } from './rows.ts'
 import { serviceSettings, serviceVariables } from './services.ts'
-import { type Environment, FilePath, nearestName } from './settings.ts'
+import { defaulted, type Environment, FilePath, filled, nearestName } from './settings.ts'
 import { ImageSetting, VendorRow } from './vendors.ts'
 import { VideoSetting } from './video.ts'
 
@@ -30,14 +35,17 @@ const HOST = `^(${BYTE}(\\.${BYTE}){3}|[0-9a-fA-F.]*(:[0-9a-fA-F.]*){2,7}(%[\\w.
 const Requests = (usual: number) => Type.Integer({ minimum: 1, maximum: 1_000_000, default: usual })
 const Bytes = (usual: number) => Type.Integer({ minimum: 1_024, maximum: 1 << 28, default: usual })
 
-/** The configuration file. Descriptions and defaults are shown in `docs/configuration.md`. */
-export const File = Type.Object(
-  {
-    port: setting(
+/**
+ * The settings of a process, by their sections of `docs/configuration.md`, which shows descriptions, defaults and
+ * variables.
+ */
+export const sections = {
+  server: {
+    port: defaulted(
       'The port that all gateways share. 0 picks a free port.',
       Type.Integer({ minimum: 0, maximum: 65_535, default: 4020 }),
     ),
-    host: setting(
+    host: defaulted(
       'The address to listen on. Use `0.0.0.0` to accept connections from other machines.',
       Type.String({
         pattern: HOST,
@@ -53,20 +61,44 @@ export const File = Type.Object(
     contact: setting(
       'Where to reach you, for the documents that clients and indexers read: an http(s) URL or an e-mail address.',
       Type.String({ pattern: '^(https?://\\S+|[^\\s@:/]+@[^\\s@:/]+)$', maxLength: 200 }),
-      { usual: 'the docs page of the gateway' },
+      { usual: 'the docs page of the gateway', env: 'OPERATOR_CONTACT' },
     ),
-    database_url: setting(
-      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas. The devnet keeps its own in `.farebox/devnet`.',
-      Type.String({ pattern: STORAGE_URL_PATTERN, default: `sqlite:${DEFAULT_DIR}/farebox.db` }),
+    trusted_proxies: setting(
+      'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
+      Type.Array(Type.String({ minLength: 2 })),
+      { usual: 'none', env: null },
     ),
-    database_check_mb: setting(
-      'A SQLite file of at most so many megabytes is checked for damage before anything is sold from it. 100 MB take about 0.4 seconds. 0 checks none.',
-      Type.Integer({ minimum: 0, maximum: 1_000_000, default: 500 }),
+    bare_v1: defaulted(
+      'Serves `/v1/*` like `/api/v1/*`, for clients that append `/v1` themselves.',
+      Type.Boolean({ default: false }),
     ),
-    object_store: setting(
-      'Where images, clips and sounds are stored: `memory:`, `file:<dir>` or `s3://bucket/prefix?region=&endpoint=&public=&path_style=`.',
-      Type.String({ pattern: '^(memory:|file:.+|s3://.+)$', default: `file:${DEFAULT_DIR}/media` }),
+    max_connections: setting(
+      'Open connections of this process. When there are more, idle ones are closed first. Linux only.',
+      Type.Integer({ minimum: 16, maximum: 1_000_000 }),
+      { usual: 'three quarters of the open-file limit, at most 20,000' },
     ),
+    max_connections_per_address: setting(
+      'Open connections of one client address. Trusted proxies have no limit of their own. Linux only.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
+      { usual: 'half of `max_connections`' },
+    ),
+    vendor_requests: defaulted(
+      'How many requests may be under way at one vendor, by its host. An order beyond it gets 503 before it is paid for. At most half of what all vendors may have, which is the pool of outgoing requests without 256 for chains and storage.',
+      Type.Integer({ minimum: 1, maximum: 60_000, default: 512 }),
+    ),
+    drain_grace_seconds: setting(
+      'How long a process that stops still accepts requests while `/readyz` already answers 503, in seconds: the time that your load balancer takes to notice.',
+      Type.Number({ minimum: 0, maximum: 600 }),
+      { usual: '5; 0 on devnet' },
+    ),
+    drain_seconds: defaulted(
+      'How long a process that received SIGTERM, SIGINT or SIGHUP then waits for work in progress, in seconds. Streams that are left are ended after it, and settled.',
+      Type.Number({ minimum: 0, maximum: 3_600, default: 30 }),
+    ),
+    log_level: defaulted('The least important level that is logged. The access log is written at `info`.', {
+      ...oneOf('silent', 'error', 'warn', 'info'),
+      default: 'info',
+    }),
     operator_token: setting(
       'Enables `/metrics` and the operator routes for requests with `Authorization: Bearer <token>`. At least 16 printable ASCII characters without spaces.',
       Type.String({ pattern: '^[!-~]{16,}$' }),
@@ -82,10 +114,45 @@ export const File = Type.Object(
       Type.String({ minLength: 16, maxLength: 500 }),
       { usual: 'alerts are not signed' },
     ),
-    max_body_bytes: setting('The largest request body, in bytes. A larger one is answered with 413.', Bytes(1 << 20)),
-    max_upload_bytes: setting(
+  },
+  storage: {
+    database_url: setting(
+      'Where calls and payments are recorded: `memory:`, `sqlite:<path>` or `postgres://…`. SQLite serves one process; Postgres serves any number of replicas. The devnet keeps its own in `.farebox/devnet`.',
+      Type.String({ pattern: STORAGE_URL_PATTERN }),
+      { usual: `\`sqlite:${DEFAULT_DIR}/farebox.db\`` },
+    ),
+    database_check_mb: defaulted(
+      'A SQLite file of at most so many megabytes is checked for damage before anything is sold from it. 100 MB take about 0.4 seconds. 0 checks none.',
+      Type.Integer({ minimum: 0, maximum: 1_000_000, default: 500 }),
+    ),
+    object_store: setting(
+      'Where images, clips and sounds are stored: `memory:`, `file:<dir>` or `s3://bucket/prefix?region=&endpoint=&public=&path_style=`.',
+      Type.String({ pattern: '^(memory:|file:.+|s3://.+)$' }),
+      { usual: `\`file:${DEFAULT_DIR}/media\`` },
+    ),
+    lease_seconds: defaulted(
+      'How long the calls and the relayer key of a crashed process stay reserved before other replicas take them over, in seconds.',
+      Type.Number({ minimum: 5, maximum: 600, default: timeouts.workLeaseMs / 1000 }),
+    ),
+    poll_keys: setting(
+      'Hex keys of 16 to 64 bytes that sign poll URLs. The first one signs; all of them are accepted.',
+      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
+      { usual: 'one generated key, kept in the database' },
+    ),
+    signing_key: setting(
+      'Signs offers and receipts (`offer-receipt`): a private Ed25519 or P-256 key as PEM or JWK, or an Ed25519 seed of 64 hex digits. It moves no money. Needs `public_origin`.',
+      Type.String({ minLength: 64, maxLength: 4_000 }),
+      { usual: 'offers and receipts are not signed; on devnet a key of its own' },
+    ),
+  },
+  requests: {
+    max_body_bytes: defaulted(
+      'The largest request body, in bytes. A larger one is answered with 413.',
+      Bytes(MAX_BODY),
+    ),
+    max_upload_bytes: defaulted(
       'The largest request body of routes that take files and of chat, in bytes. A larger one is answered with 413.',
-      Bytes(32 << 20),
+      Bytes(MAX_UPLOAD),
     ),
     body_memory_bytes: setting(
       'Memory for request bodies over 64 KiB until they are answered, in bytes. Each body counts three times (bytes, text, parsed values), and six times if it has characters beyond Latin-1. When the budget is used up, further bodies get 503. At least six times `max_upload_bytes`.',
@@ -97,36 +164,75 @@ export const File = Type.Object(
       Type.Number({ minimum: 0, maximum: 240 }),
       { usual: '30 for images, 60 for music' },
     ),
-    drain_grace_seconds: setting(
-      'How long a process that stops still accepts requests while `/readyz` already answers 503, in seconds: the time that your load balancer takes to notice.',
-      Type.Number({ minimum: 0, maximum: 600 }),
-      { usual: '5; 0 on devnet' },
+    unpaid_characters_per_minute: defaulted(
+      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes, and each byte of a body over 64 KiB counts as an eighth of a character in addition. Above the limit the answer is 429.',
+      Type.Integer({ minimum: 100_000, maximum: 10_000_000_000, default: UNPAID_CHARACTERS }),
     ),
-    drain_seconds: setting(
-      'How long a process that received SIGTERM, SIGINT or SIGHUP then waits for work in progress, in seconds. Streams that are left are ended after it, and settled.',
-      Type.Number({ minimum: 0, maximum: 3_600, default: 30 }),
+    free_per_minute: defaulted(
+      'Requests to free models per minute and client address.',
+      Requests(FREE_TIER[0].requests),
     ),
-    lease_seconds: setting(
-      'How long the calls and the relayer key of a crashed process stay reserved before other replicas take them over, in seconds.',
-      Type.Number({ minimum: 5, maximum: 600, default: 30 }),
+    free_per_hour: defaulted('Requests to free models per hour and client address.', Requests(FREE_TIER[1].requests)),
+    reference_media: defaulted(
+      'Accepts reference videos and sounds in video requests. `false` answers them with 503.',
+      Type.Boolean({ default: true }),
     ),
-    vendor_requests: setting(
-      'How many requests may be under way at one vendor, by its host. An order beyond it gets 503 before it is paid for. At most half of what all vendors may have, which is the pool of outgoing requests without 256 for chains and storage.',
-      Type.Integer({ minimum: 1, maximum: 60_000, default: 512 }),
+    trusted_hosts: defaulted(
+      'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
+      Type.Array(Type.String({ pattern: '^[^/ ]+$' }), { default: [], usual: 'none', env: null }),
     ),
-    trusted_proxies: setting(
-      'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
-      Type.Array(Type.String({ minLength: 2 })),
-      { usual: 'none' },
+    products: defaulted(
+      'Files with products of your own, relative to this file: `["./haiku.ts"]`. See [sell your API](sell_your_api.md).',
+      Type.Array(FilePath, { default: [], usual: 'none' }),
     ),
-    bare_v1: setting(
-      'Serves `/v1/*` like `/api/v1/*`, for clients that append `/v1` themselves.',
-      Type.Boolean({ default: false }),
+  },
+  prices: {
+    transaction_fee_usd: defaulted(
+      'The fee that is part of every paid price, once per call: US dollars as text. Models with a flat price include it.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: STANDARD_FEE_USD }),
     ),
-    log_level: setting('The least important level that is logged. The access log is written at `info`.', {
-      ...oneOf('silent', 'error', 'warn', 'info'),
-      default: 'info',
+    media_margin_percent: defaulted(
+      'The margin on images, sounds and videos that are sold at a rate, in percent, as text. Margins by product are set while the gateway runs: see [operations](operations.md#limits-and-switches).',
+      Type.String({
+        pattern: '^[0-9]{1,4}(\\.[0-9]{1,4})?$',
+        words: 'a percentage as text, such as "5" or "7.5"',
+        default: STANDARD_MEDIA_PERCENT,
+      }),
+    ),
+  },
+  chat: {
+    chat_receipt_seconds: defaulted(
+      'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
+      Type.Number({ minimum: 0, maximum: 60, default: timeouts.receiptMs / 1000 }),
+    ),
+    new_wallet_calls: defaulted(
+      'How many chat calls a wallet that has never paid here may have open at once.',
+      Type.Integer({ minimum: 1, maximum: 1_000_000, default: NEW_WALLET_LIMIT.calls }),
+    ),
+    new_wallet_usdc: defaulted(
+      'What these calls may be worth together, in USDC, as text. The first call is accepted whatever it costs.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLET_USDC }),
+    ),
+    new_wallets_usdc: defaulted(
+      'What all wallets that have not paid here yet may have open, and leave unpaid within an hour, together: for each gateway, in USDC, as text. Chat counts what the model may cost at most. An order that is worth more is accepted while no other such order counts. Those who pay from a channel are exempt.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.gateway }),
+    ),
+    new_wallets_usdc_per_address: defaulted(
+      'The same for wallets at one client address; an IPv6 /64 is one.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.address }),
+    ),
+    new_wallets_streamed_usdc: defaulted(
+      'Once new wallets at a gateway have this much open or unpaid together, in USDC, as text, their further streams are settled before any content is sent.',
+      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.streamed }),
+    ),
+    generate_content_payers: setting('Wallets (`0x…`) that may use `:generateContent`.', Wallets, {
+      usual: 'none; on devnet its buyer',
     }),
+    background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
+      usual: 'all wallets',
+    }),
+  },
+  tables: {
     gateways: setting(
       'Gateways: where they answer, what they sell and how they are paid. See [gateways](#gateways).',
       Type.Array(GatewayRow),
@@ -146,96 +252,21 @@ export const File = Type.Object(
     videos: setting('Changes to the video catalog, by model `id`. See [videos](#videos).', Type.Array(VideoSetting), {
       usual: 'the built-in catalog',
     }),
-    reference_media: setting(
-      'Accepts reference videos and sounds in video requests. `false` answers them with 503.',
-      Type.Boolean({ default: true }),
-    ),
-    retention: setting(
+    ...audioSettings,
+    retention: defaulted(
       'How long results, ledger rows and media are kept. See [retention](#retention).',
       RetentionTable,
-      {
-        usual: '48 hours unpaid, 30 days paid',
-      },
     ),
-    poll_keys: setting(
-      'Hex keys of 16 to 64 bytes that sign poll URLs. The first one signs; all of them are accepted.',
-      Type.Array(Type.String({ pattern: '^([0-9a-fA-F]{2}){16,64}$' }), { minItems: 1, maxItems: 20 }),
-      { usual: 'one generated key, kept in the database' },
-    ),
-    signing_key: setting(
-      'Signs offers and receipts (`offer-receipt`): a private Ed25519 or P-256 key as PEM or JWK, or an Ed25519 seed of 64 hex digits. It moves no money. Needs `public_origin`.',
-      Type.String({ minLength: 64, maxLength: 4_000 }),
-      { usual: 'offers and receipts are not signed; on devnet a key of its own' },
-    ),
-    transaction_fee_usd: setting(
-      'The fee that is part of every paid price, once per call: US dollars as text. Models with a flat price include it.',
-      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.001' }),
-    ),
-    media_margin_percent: setting(
-      'The margin on images, sounds and videos that are sold at a rate, in percent, as text. Margins by product are set while the gateway runs: see [operations](operations.md#limits-and-switches).',
-      Type.String({
-        pattern: '^[0-9]{1,4}(\\.[0-9]{1,4})?$',
-        words: 'a percentage as text, such as "5" or "7.5"',
-        default: '5',
-      }),
-    ),
-    chat_receipt_seconds: setting(
-      'How long a finished chat answer waits for its settlement, in seconds. After that it is delivered unless the payment is known to be refused.',
-      Type.Number({ minimum: 0, maximum: 60, default: 10 }),
-    ),
-    new_wallet_calls: setting(
-      'How many chat calls a wallet that has never paid here may have open at once.',
-      Type.Integer({ minimum: 1, maximum: 1_000_000, default: 2 }),
-    ),
-    new_wallet_usdc: setting(
-      'What these calls may be worth together, in USDC, as text. The first call is accepted whatever it costs.',
-      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: '0.05' }),
-    ),
-    new_wallets_usdc: setting(
-      'What all wallets that have not paid here yet may have open, and leave unpaid within an hour, together: for each gateway, in USDC, as text. Chat counts what the model may cost at most. An order that is worth more is accepted while no other such order counts. Those who pay from a channel are exempt.',
-      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.gateway }),
-    ),
-    new_wallets_usdc_per_address: setting(
-      'The same for wallets at one client address; an IPv6 /64 is one.',
-      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.address }),
-    ),
-    new_wallets_streamed_usdc: setting(
-      'Once new wallets at a gateway have this much open or unpaid together, in USDC, as text, their further streams are settled before any content is sent.',
-      Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,6})?$', default: NEW_WALLETS_USDC.streamed }),
-    ),
-    free_per_minute: setting('Requests to free models per minute and client address.', Requests(30)),
-    free_per_hour: setting('Requests to free models per hour and client address.', Requests(300)),
-    max_connections: setting(
-      'Open connections of this process. When there are more, idle ones are closed first. Linux only.',
-      Type.Integer({ minimum: 16, maximum: 1_000_000 }),
-      { usual: 'three quarters of the open-file limit, at most 20,000' },
-    ),
-    max_connections_per_address: setting(
-      'Open connections of one client address. Trusted proxies have no limit of their own. Linux only.',
-      Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      { usual: 'half of `max_connections`' },
-    ),
-    unpaid_characters_per_minute: setting(
-      'Characters of chat prompts that are tokenized per minute and client address for requests without a verified payment, in each process. A character beyond ASCII counts as its UTF-8 bytes, and each byte of a body over 64 KiB counts as an eighth of a character in addition. Above the limit the answer is 429.',
-      Type.Integer({ minimum: 100_000, maximum: 10_000_000_000, default: 10_000_000 }),
-    ),
-    generate_content_payers: setting('Wallets (`0x…`) that may use `:generateContent`.', Wallets, {
-      usual: 'none; on devnet its buyer',
-    }),
-    background_payers: setting('Wallets (`0x…`) that may use `background: true` of `/api/v1/responses`.', Wallets, {
-      usual: 'all wallets',
-    }),
-    products: setting(
-      'Files with products of your own, relative to this file: `["./haiku.ts"]`. See [sell your API](sell_your_api.md).',
-      Type.Array(FilePath),
-      { usual: 'none' },
-    ),
-    trusted_hosts: setting(
-      'Hosts (`host:port`) on your own network from which vendor media may be fetched although their addresses are private.',
-      Type.Array(Type.String({ pattern: '^[^/ ]+$' })),
-      { usual: 'none' },
-    ),
-    ...audioSettings,
+  },
+}
+
+const { server, storage, requests, prices, chat, tables } = sections
+export const settings = { ...server, ...storage, ...requests, ...prices, ...chat, ...tables }
+
+/** The configuration file. */
+export const File = Type.Object(
+  {
+    ...settings,
     ...(declaredSettings as Record<never, never>),
     // Only the providers know its name.
     ...(serviceSettings as Record<never, never>),
@@ -243,54 +274,31 @@ export const File = Type.Object(
   strict,
 )
 
+/** Parsed file: a setting with a default always has a value. */
+export type Settings = Static<typeof File>
+
 /** Environment variables by setting; they override the file. */
-export const variables: Readonly<Record<string, string>> = {
-  PORT: 'port',
-  HOST: 'host',
-  PUBLIC_ORIGIN: 'public_origin',
-  OPERATOR_CONTACT: 'contact',
-  DATABASE_URL: 'database_url',
-  DATABASE_CHECK_MB: 'database_check_mb',
-  OBJECT_STORE: 'object_store',
-  OPERATOR_TOKEN: 'operator_token',
-  ALERT_WEBHOOK_URL: 'alert_webhook_url',
-  ALERT_WEBHOOK_SECRET: 'alert_webhook_secret',
-  MAX_BODY_BYTES: 'max_body_bytes',
-  MAX_UPLOAD_BYTES: 'max_upload_bytes',
-  BODY_MEMORY_BYTES: 'body_memory_bytes',
-  INLINE_WINDOW_SECONDS: 'inline_window_seconds',
-  DRAIN_GRACE_SECONDS: 'drain_grace_seconds',
-  DRAIN_SECONDS: 'drain_seconds',
-  LEASE_SECONDS: 'lease_seconds',
-  VENDOR_REQUESTS: 'vendor_requests',
-  LOG_LEVEL: 'log_level',
-  POLL_KEYS: 'poll_keys',
-  SIGNING_KEY: 'signing_key',
-  TRANSACTION_FEE_USD: 'transaction_fee_usd',
-  MEDIA_MARGIN_PERCENT: 'media_margin_percent',
-  CHAT_RECEIPT_SECONDS: 'chat_receipt_seconds',
-  NEW_WALLET_CALLS: 'new_wallet_calls',
-  NEW_WALLET_USDC: 'new_wallet_usdc',
-  NEW_WALLETS_USDC: 'new_wallets_usdc',
-  NEW_WALLETS_USDC_PER_ADDRESS: 'new_wallets_usdc_per_address',
-  NEW_WALLETS_STREAMED_USDC: 'new_wallets_streamed_usdc',
-  FREE_PER_MINUTE: 'free_per_minute',
-  FREE_PER_HOUR: 'free_per_hour',
-  MAX_CONNECTIONS: 'max_connections',
-  MAX_CONNECTIONS_PER_ADDRESS: 'max_connections_per_address',
-  UNPAID_CHARACTERS_PER_MINUTE: 'unpaid_characters_per_minute',
-  PRODUCTS: 'products',
-  ...retentionVariables,
-  ...serviceVariables,
+export const variables: Readonly<Record<string, string>> = { ...variablesOf(settings), ...serviceVariables }
+
+/** A setting other than a table has a variable of its name in capitals, unless its schema names another or none. */
+function variablesOf(schemas: Readonly<Record<string, TSchema>>, table = ''): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(schemas).flatMap(([name, schema]): readonly (readonly [string, string])[] => {
+      const path = table + name
+      if (schema.properties) return Object.entries(variablesOf(schema.properties as never, `${path}.`))
+      const isTable = schema.type === 'object' || (schema.items as TSchema | undefined)?.type === 'object'
+      return isTable || schema.env === null ? [] : [[String(schema.env ?? path.replace('.', '_').toUpperCase()), path]]
+    }),
+  )
 }
 
 export type SettingsResult =
-  | { readonly file: Static<typeof File>; readonly mistakes?: never; readonly rest?: never }
+  | { readonly file: Settings; readonly mistakes?: never; readonly rest?: never }
   | {
       readonly file?: never
       readonly mistakes: readonly string[]
-      /** What is left without the wrong settings, and their names, to find mistakes of other kinds as well. */
-      readonly rest?: { readonly file: Static<typeof File>; readonly removed: readonly string[] }
+      /** The file without its wrong settings, and their names, to find errors of other kinds as well. */
+      readonly rest?: { readonly file: Settings; readonly removed: readonly string[] }
     }
 
 /** Reads TOML and the environment. `path` names the file in errors. */
@@ -304,7 +312,7 @@ export function readSettings(toml: string, env: Environment, path: string): Sett
     // The parser's message quotes the line, which may contain a secret, so only its first sentence is shown.
     return { mistakes: [`${path}${at}: ${message.split('\n', 1)[0]}`] }
   }
-  const settings: Record<string, unknown> = { ...file }
+  const given: Record<string, unknown> = { ...file }
   const origin = new Map<string, string>()
   for (const [variable, setting] of Object.entries(variables)) {
     const value = env[variable]
@@ -312,14 +320,15 @@ export function readSettings(toml: string, env: Environment, path: string): Sett
     const [name = setting, member] = setting.split('.')
     const read = typed(schemaOf(name, member), value)
     // A value that is not a table is reported below, as it is in the file.
-    if (member === undefined) settings[name] = read
-    else if (isFields(settings[name] ?? {})) settings[name] = { ...(settings[name] as object), [member]: read }
+    if (member === undefined) given[name] = read
+    else if (isFields(given[name] ?? {})) given[name] = { ...(given[name] as object), [member]: read }
     origin.set(setting, variable)
   }
-  const found = problems(settings, origin)
-  if (found.size === 0) return { file: settings as Static<typeof File> }
+  const whole = filled(File, given)
+  const found = problems(whole, origin)
+  if (found.size === 0) return { file: whole as Settings }
   const mistakes = [...found.values()]
-  const rest = without(settings, [...found.keys()])
+  const rest = filled(File, without(given, [...found.keys()]))
   for (const { path, message, schema } of Value.Errors(File, rest))
     if (message === 'Expected required property' && schema.type === 'string')
       ValuePointer.Set(rest, path, `unnamed${path.replace(/\D/g, '')}`)
@@ -360,6 +369,7 @@ function typed(schema: TSchema, value: string): unknown {
       .split(',')
       .map((part) => part.trim())
       .filter((part) => part !== '')
+  if (schema.type === 'boolean' && /^(true|false)$/.test(value)) return value === 'true'
   const isNumber = schema.type === 'integer' || schema.type === 'number'
   return isNumber && value.trim() !== '' && Number.isFinite(Number(value)) ? Number(value) : value
 }

@@ -5,18 +5,14 @@
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { dirname, join, resolve as resolvePath } from 'node:path'
-import type { Static } from '@sinclair/typebox'
 import { parse } from 'smol-toml'
 import { storageManifest } from '../../adapters/storage/manifests.ts'
 import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
-import { NEW_WALLET_LIMIT, newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
-import { dollars, roundUp, type Usdc } from '../../core/x402/money.ts'
-import type { Markup } from '../../core/x402/pricing.ts'
-import { DEFAULT_DIR, DEVNET_DIR, type File, readSettings, variables } from './file.ts'
+import { DEFAULT_DIR, DEVNET_DIR, File, readSettings, type Settings, settings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
-import { type Environment, isFile, secretsFromFiles } from './settings.ts'
+import { type Environment, filled, isFile, secretsFromFiles } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
 import { type AudioConfig, resolveAudio } from './audio.ts'
 import { keyedServices, resolveServices, type Services } from './services.ts'
@@ -31,43 +27,33 @@ import { checkVendorNames, checkVendors, keyedVendors, resolveImages, type Serve
 
 export { DEFAULT_DIR, DEVNET_DIR, File, variables } from './file.ts'
 
-export type Config = Services & {
-  readonly port: number
-  readonly host: string
-  readonly publicOrigin: string | undefined
-  /** Where to reach the operator: an http(s) URL or an e-mail address. */
-  readonly contact: string | undefined
+/** Settings as they are read, and what is derived from them in place of some. */
+export type Config = Omit<Settings, Resolved | keyof Derived> & Derived
+
+/** Settings whose derived form is shown under another name. */
+type Resolved =
+  | 'alert_webhook_secret'
+  | 'alert_webhook_url'
+  | 'database_url'
+  | 'object_store'
+  | 'signing_key'
+  | 'vendors'
+
+type Derived = Services & {
   /** The URL of the storage. It may hold a password. */
   readonly database: string
-  /** A SQLite file of at most this size is checked at the start. */
-  readonly databaseCheckBytes: number
   readonly objects:
     | { readonly kind: 'memory' }
     | { readonly kind: 'file'; readonly dir: string }
     | { readonly kind: 's3'; readonly url: string; readonly env: Environment }
   /** Where old ledger rows are moved. */
   readonly archive: Config['objects'] | undefined
-  /** Grants access to `/metrics` and the operator's routes; without a token they return 404. */
-  readonly operatorToken: string | undefined
   /** Where alerts are posted, and what signs them. */
   readonly alertWebhook: { readonly url: string; readonly secret: string | undefined } | undefined
   /** Where traces and metrics are exported to. */
   readonly telemetry: TelemetryConfig | undefined
-  readonly maxBody: number
-  readonly maxUpload: number
-  /** Memory for request bodies until they are answered, in bytes. */
-  readonly bodyMemory: number
-  readonly inlineMs: number | undefined
-  /** How long a stopping process still accepts requests. */
-  readonly drainGraceMs: number
-  readonly drainMs: number
-  /** How long the work and the relayer key of a crashed process stay reserved. */
-  readonly leaseMs: number
-  /** The most requests under way at one vendor. */
-  readonly vendorRequests: number
-  readonly trustedProxies: readonly string[]
-  readonly bareV1: boolean
-  readonly logLevel: string
+  readonly body_memory_bytes: number
+  readonly drain_grace_seconds: number
   /** Empty for devnet, the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
   /** Where a devnet keeps its chain and its keys; undefined where it keeps nothing. */
@@ -83,39 +69,15 @@ export type Config = Services & {
    * those of vendor-f.
    */
   readonly videos: ServedVideos
-  readonly featureFlags: { readonly referenceMedia?: boolean }
   readonly retention: Retention
-  /** In hex, newest first; undefined when storage keeps one. */
-  readonly pollKeys: readonly string[] | undefined
   /** Signs offers and receipts; undefined when they are not signed. */
   readonly signingKey: Jwk | undefined
   /** Vendors that are configured by a key in the environment alone. */
   readonly environmentVendors: readonly string[]
-  /** What is added to the rates of the catalogs. */
-  readonly markup: Markup
-  /** How long a finished answer waits for its settlement. */
-  readonly receiptMs: number
-  /** Limits for wallets that have never paid, on calls that are served before settlement. */
-  readonly newWallet: { readonly calls: number; readonly worth: Usdc }
-  /** Limits for all wallets that have not paid yet, together. */
-  readonly newWallets: NewWalletsLimit
-  readonly freePerMinute: number
-  readonly freePerHour: number
-  /** Undefined: derived from the limit of file descriptors. */
-  readonly maxConnections: number | undefined
-  readonly maxConnectionsPerAddress: number | undefined
-  /** Characters per minute and address that are tokenized without a payment. */
-  readonly unpaidCharacters: number
-  /** Wallets by allowlist. Without a list, all or no wallets are allowed, as the endpoint defines. */
-  readonly allowlists: { readonly generate_content?: readonly string[]; readonly background?: readonly string[] }
-  /** `host:port` of vendors on the operator's own network, whose media may have private addresses. */
-  readonly trustedHosts: readonly string[]
   /** Audio rows for sale. */
   readonly audio: AudioConfig
   /** Rows for sale of the kinds that products declare, by kind. */
   readonly declared: ReadonlyMap<string, readonly CatalogRow[]>
-  /** Absolute paths of files with products of the operator's own. */
-  readonly products: readonly string[]
   /** JSON-RPC nodes by network slug. */
   readonly rpc: RpcNodes
 }
@@ -138,9 +100,9 @@ export function listenUrl(env: Environment): string {
     // Without a readable file, the environment and the defaults tell.
   }
   const { file, rest } = readSettings(text, env, path)
-  const { port = 4020, host = '127.0.0.1' } = file ?? rest?.file ?? {}
+  const { port, host } = file ?? rest?.file ?? (filled(File, {}) as Settings)
   const reached = LOOPBACK[host] ?? host
-  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port === 0 ? 4020 : port}`
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port === 0 ? settings.port.default : port}`
 }
 
 /** A mistake and where it is; without a line, it is in the environment. */
@@ -225,7 +187,7 @@ function isConsequence(mistake: string, removed: readonly string[]): boolean {
 }
 
 /** Makes the paths of own files absolute: they are relative to the configuration file. */
-function withOwnFiles(file: Static<typeof File>, directory: string): Static<typeof File> {
+function withOwnFiles(file: Settings, directory: string): Settings {
   const absolute = (path: string) => (isFile(path) ? resolvePath(directory, path) : path)
   const row = <Row extends object>(fields: Row): Row => ({
     ...fields,
@@ -246,29 +208,28 @@ function withOwnFiles(file: Static<typeof File>, directory: string): Static<type
   }
 }
 
-function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
+function resolve(file: Settings, env: Environment): ConfigResult {
   const mistakes: string[] = []
-  const [perMinute, perHour] = [file.free_per_minute ?? 30, file.free_per_hour ?? 300]
-  if (perHour < perMinute)
-    mistakes.push(`free_per_hour: must be at least free_per_minute, which is ${perMinute}, got ${perHour}`)
+  const { port, host, free_per_minute, free_per_hour, max_upload_bytes, body_memory_bytes } = file
+  if (free_per_hour < free_per_minute)
+    mistakes.push(`free_per_hour: must be at least free_per_minute, which is ${free_per_minute}, got ${free_per_hour}`)
   const isDevnet = (file.gateways ?? []).length === 0
   const dir = isDevnet ? DEVNET_DIR : DEFAULT_DIR
   const database = file.database_url ?? `sqlite:${dir}/farebox.db`
   const objects = file.object_store ?? `file:${dir}/media`
-  const archive = file.retention?.archive_store ?? `file:${dir}/archive`
+  const archive = file.retention.archive_store ?? `file:${dir}/archive`
   if (archive === objects)
     mistakes.push(`retention.archive_store: must not be object_store, whose files are served, got ${archive}`)
-  const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port: file.port ?? 4020 })
+  const gateways = resolveGateways(file.gateways ?? [], { env, mistakes, port })
   for (const [index, range] of (file.trusted_proxies ?? []).entries()) {
     if (!isRange(range))
       mistakes.push(
         `trusted_proxies.${index}: must be an address or a range such as 10.0.0.0/8, got ${JSON.stringify(range)}`,
       )
   }
-  const maxUpload = file.max_upload_bytes ?? 32 << 20
-  if ((file.body_memory_bytes ?? Number.POSITIVE_INFINITY) < 6 * maxUpload)
+  if (body_memory_bytes !== undefined && body_memory_bytes < 6 * max_upload_bytes)
     mistakes.push(
-      `body_memory_bytes: must be at least six times max_upload_bytes (${6 * maxUpload}), got ${file.body_memory_bytes}`,
+      `body_memory_bytes: must be at least six times max_upload_bytes (${6 * max_upload_bytes}), got ${body_memory_bytes}`,
     )
   if (file.alert_webhook_secret !== undefined && file.alert_webhook_url === undefined)
     mistakes.push('alert_webhook_secret: has no effect without alert_webhook_url')
@@ -280,8 +241,7 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   if (signingKey && file.public_origin === undefined && gateways.some(({ publicOrigin }) => publicOrigin === undefined))
     mistakes.push('signing_key: needs public_origin, because a signature speaks for a host')
   const telemetry = readTelemetry(env, mistakes)
-  const retention = resolveRetention(file.retention ?? {}, mistakes)
-  const host = file.host ?? '127.0.0.1'
+  const retention = resolveRetention(file.retention, mistakes)
   const named = file.vendors ?? {}
   checkVendors(named, mistakes)
   const found = fromEnvironment(env, { named, isDevnet, mistakes })
@@ -309,72 +269,37 @@ function resolve(file: Static<typeof File>, env: Environment): ConfigResult {
   return {
     ok: true,
     config: {
-      port: file.port ?? 4020,
-      host,
-      publicOrigin: file.public_origin,
-      contact: file.contact,
+      ...ownSettings(file),
+      body_memory_bytes: body_memory_bytes ?? 8 * max_upload_bytes,
+      drain_grace_seconds: file.drain_grace_seconds ?? (isDevnet ? 0 : 5),
       database,
-      databaseCheckBytes: (file.database_check_mb ?? 500) * 1_000_000,
       objects: objectsOf(objects, env),
-      archive: file.retention?.archive_days === undefined ? undefined : objectsOf(archive, env),
-      operatorToken: file.operator_token,
+      archive: file.retention.archive_days === undefined ? undefined : objectsOf(archive, env),
       alertWebhook: file.alert_webhook_url
         ? { url: file.alert_webhook_url, secret: file.alert_webhook_secret }
         : undefined,
       telemetry,
-      maxBody: file.max_body_bytes ?? 1 << 20,
-      maxUpload,
-      bodyMemory: file.body_memory_bytes ?? 8 * maxUpload,
-      inlineMs: file.inline_window_seconds === undefined ? undefined : file.inline_window_seconds * 1000,
-      drainGraceMs: (file.drain_grace_seconds ?? (isDevnet ? 0 : 5)) * 1000,
-      drainMs: (file.drain_seconds ?? 30) * 1000,
-      vendorRequests: file.vendor_requests ?? 512,
-      leaseMs: (file.lease_seconds ?? 30) * 1000,
-      trustedProxies: file.trusted_proxies ?? [],
-      bareV1: file.bare_v1 ?? false,
-      logLevel: file.log_level ?? 'info',
       gateways,
       devnetDir: isDevnet ? chainDir(file.database_url) : undefined,
       production: isDevnet ? productionSettings(file, env) : [],
       images,
       chat,
       videos,
-      featureFlags: file.reference_media === undefined ? {} : { referenceMedia: file.reference_media },
       retention,
-      pollKeys: file.poll_keys,
       signingKey,
       environmentVendors: Object.keys(found.vendors),
-      markup: {
-        fee: dollars(file.transaction_fee_usd ?? '0.001'),
-        mediaPercent: dollars(file.media_margin_percent ?? '5'),
-      },
-      receiptMs: (file.chat_receipt_seconds ?? 10) * 1000,
-      newWallet: {
-        calls: file.new_wallet_calls ?? NEW_WALLET_LIMIT.calls,
-        worth: file.new_wallet_usdc === undefined ? NEW_WALLET_LIMIT.worth : roundUp(dollars(file.new_wallet_usdc)),
-      },
-      newWallets: newWalletsLimit({
-        ...(file.new_wallets_usdc !== undefined && { gateway: file.new_wallets_usdc }),
-        ...(file.new_wallets_usdc_per_address !== undefined && { address: file.new_wallets_usdc_per_address }),
-        ...(file.new_wallets_streamed_usdc !== undefined && { streamed: file.new_wallets_streamed_usdc }),
-      }),
-      freePerMinute: file.free_per_minute ?? 30,
-      freePerHour: file.free_per_hour ?? 300,
-      maxConnections: file.max_connections,
-      maxConnectionsPerAddress: file.max_connections_per_address,
-      unpaidCharacters: file.unpaid_characters_per_minute ?? 10_000_000,
-      allowlists: {
-        ...(file.generate_content_payers && { generate_content: file.generate_content_payers }),
-        ...(file.background_payers && { background: file.background_payers }),
-      },
-      trustedHosts: file.trusted_hosts ?? [],
-      products: file.products ?? [],
       rpc,
       services,
       audio,
       declared,
     },
   }
+}
+
+/** The settings that keep their names. */
+function ownSettings(file: Settings): Omit<Settings, Resolved> {
+  const { vendors, alert_webhook_url, alert_webhook_secret, database_url, object_store, signing_key, ...own } = file
+  return Object.fromEntries(Object.entries(own).filter(([name]) => name in settings)) as typeof own
 }
 
 /** The chain of a devnet is kept where its ledger is. */

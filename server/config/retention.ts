@@ -1,7 +1,8 @@
 /** The `[retention]` table: how long results, ledger rows and media are kept. */
 import { type Static, Type } from '@sinclair/typebox'
-import type { Retention } from '../../core/mod.ts'
+import { type Retention, retention as usual } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
+import { defaulted } from './settings.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -14,17 +15,17 @@ const MIN_LEDGER_DAYS = 31
 /** The `[retention]` table. */
 export const RetentionTable = Type.Object(
   {
-    unclaimed_hours: setting(
+    unclaimed_hours: defaulted(
       'How long an unpaid result can be collected, in hours.',
-      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: 48 }),
+      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: usual.unclaimedMs / HOUR_MS }),
     ),
-    settled_days: setting(
+    settled_days: defaulted(
       'How long a paid result can be read again, in days. Products that keep less, such as chat (one day) and forwarded data (one hour), keep no more than this.',
-      Type.Integer({ minimum: 1, maximum: MAX_DAYS, default: 30 }),
+      Type.Integer({ minimum: 1, maximum: MAX_DAYS, default: usual.settledMs / DAY_MS }),
     ),
-    background_hours: setting(
+    background_hours: defaulted(
       'How long a paid background response can be read, in hours.',
-      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: 24 }),
+      Type.Integer({ minimum: 1, maximum: MAX_HOURS, default: usual.backgroundMs / HOUR_MS }),
     ),
     ledger_days: setting(
       'How long the ledger row of a paid call is kept, in days. At least `settled_days`. A wallet whose rows are all gone counts as new.',
@@ -38,7 +39,8 @@ export const RetentionTable = Type.Object(
     ),
     archive_store: setting(
       'Where archived ledger rows are stored: `file:<dir>` or `s3://bucket/prefix?…`. Never the object store, whose files are served.',
-      Type.String({ pattern: '^(file:.+|s3://.+)$', default: 'file:.farebox/archive' }),
+      Type.String({ pattern: '^(file:.+|s3://.+)$' }),
+      { usual: '`file:.farebox/archive`' },
     ),
     media_days: setting(
       'How long images, clips and sounds of a paid call are kept, in days. At least `settled_days`. Media of an unpaid call is deleted with the call.',
@@ -46,30 +48,12 @@ export const RetentionTable = Type.Object(
       { usual: 'for ever' },
     ),
   },
-  { additionalProperties: false },
+  { additionalProperties: false, default: {}, usual: '48 hours unpaid, 30 days paid' },
 )
-
-/** Environment variables of this table. */
-export const retentionVariables: Readonly<Record<string, string>> = {
-  RETENTION_UNCLAIMED_HOURS: 'retention.unclaimed_hours',
-  RETENTION_SETTLED_DAYS: 'retention.settled_days',
-  RETENTION_BACKGROUND_HOURS: 'retention.background_hours',
-  RETENTION_LEDGER_DAYS: 'retention.ledger_days',
-  RETENTION_ARCHIVE_DAYS: 'retention.archive_days',
-  RETENTION_ARCHIVE_STORE: 'retention.archive_store',
-  RETENTION_MEDIA_DAYS: 'retention.media_days',
-}
 
 /** The lifetimes. Adds mistakes by name: data must not be deleted before the results that show it. */
 export function resolveRetention(table: Static<typeof RetentionTable>, mistakes: string[]): Retention {
-  const {
-    unclaimed_hours = 48,
-    settled_days = 30,
-    background_hours = 24,
-    ledger_days,
-    archive_days,
-    media_days,
-  } = table
+  const { unclaimed_hours, settled_days, background_hours, ledger_days, archive_days, media_days } = table
   for (const [name, days] of Object.entries({ ledger_days, archive_days, media_days })) {
     if (days !== undefined && days < settled_days)
       mistakes.push(`retention.${name}: must be at least retention.settled_days, which is ${settled_days}, got ${days}`)

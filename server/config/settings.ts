@@ -1,5 +1,6 @@
 /** Schemas that several parts of the configuration share. */
-import { Type } from '@sinclair/typebox'
+import { type TObject, type TSchema, Type } from '@sinclair/typebox'
+import { isFields } from '../../core/lib/json.ts'
 
 /** The name of an environment variable. The pattern rejects keys that were pasted in its place. */
 export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
@@ -15,6 +16,23 @@ export const FilePath = Type.String({
 export const isFile = (name: string): boolean => /^(\.{0,2}\/|[A-Za-z]:)/.test(name)
 
 export type Environment = Readonly<Record<string, string | undefined>>
+
+/** A setting with a default in its schema: the file may leave it out, and what is read has it. */
+export function defaulted<Schema extends TSchema>(description: string, schema: Schema): Schema {
+  if (schema.default === undefined) throw new Error(`a setting has no default: ${description}`)
+  return { ...schema, description }
+}
+
+/** A table with the defaults of what it does not say. What is no table is left to the check. */
+export function filled({ properties, required = [] }: TObject, given: Readonly<Record<string, unknown>>) {
+  const values: Record<string, unknown> = { ...given }
+  for (const name of required) {
+    const schema = properties[name] as TSchema
+    const value = values[name] ?? structuredClone(schema.default)
+    values[name] = schema.properties && isFields(value) ? filled(schema as TObject, value) : value
+  }
+  return values
+}
 
 /** The known name that is closest to a misspelled one; undefined when none is close. */
 export function nearestName(given: string, names: readonly string[]): string | undefined {

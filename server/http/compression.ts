@@ -1,7 +1,10 @@
 /** Compresses the documents of a gateway, which are long, are read by browsers and agents, and change seldom. */
 import type { Reply } from '../../core/mod.ts'
 
-/** What is compressed. A paid answer is not: its length would tell of its content (the BREACH attack). */
+/**
+ * Paths of documents that are compressed. A paid answer is not: its length would reveal its content (the BREACH
+ * attack).
+ */
 const DOCUMENTS: ReadonlySet<string> = new Set([
   '/openapi.json',
   '/docs',

@@ -15,17 +15,17 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
     section('Process', {
       host: config.host,
       port: config.port,
-      public_origin: config.publicOrigin,
+      public_origin: config.public_origin,
       contact: config.contact,
-      log_level: config.logLevel,
-      trusted_proxies: config.trustedProxies,
+      log_level: config.log_level,
+      trusted_proxies: config.trusted_proxies ?? [],
       products: config.products,
-      operator_token: secret(config.operatorToken),
+      operator_token: secret(config.operator_token),
       alert_webhook_url: hostOf(config.alertWebhook?.url),
       alert_webhook_secret: secret(config.alertWebhook?.secret),
       telemetry: config.telemetry ? 'on' : 'off',
       signing_key: config.signingKey ? 'set' : 'not set',
-      poll_keys: config.pollKeys ? `set (${config.pollKeys.length})` : 'kept by the storage',
+      poll_keys: config.poll_keys ? `set (${config.poll_keys.length})` : 'kept by the storage',
     }),
     section('Storage', {
       database: databaseInWords(config.database),
@@ -38,22 +38,20 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       archived_after: days(retention.archiveMs),
       media: days(retention.mediaMs),
     }),
-    section('Limits', {
-      max_body_bytes: config.maxBody,
-      max_upload_bytes: config.maxUpload,
-      body_memory_bytes: config.bodyMemory,
-      max_connections: config.maxConnections,
-      max_connections_per_address: config.maxConnectionsPerAddress,
-      free_per_minute: config.freePerMinute,
-      free_per_hour: config.freePerHour,
-      unpaid_characters_per_minute: config.unpaidCharacters,
-    }),
-    section('Times', {
-      drain_grace_seconds: config.drainGraceMs / 1000,
-      drain_seconds: config.drainMs / 1000,
-      lease_seconds: config.leaseMs / 1000,
-      chat_receipt_seconds: config.receiptMs / 1000,
-    }),
+    section(
+      'Limits',
+      chosen(config, [
+        'max_body_bytes',
+        'max_upload_bytes',
+        'body_memory_bytes',
+        'max_connections',
+        'max_connections_per_address',
+        'free_per_minute',
+        'free_per_hour',
+        'unpaid_characters_per_minute',
+      ]),
+    ),
+    section('Times', chosen(config, ['drain_grace_seconds', 'drain_seconds', 'lease_seconds', 'chat_receipt_seconds'])),
     section('Vendors', {
       found_in_the_environment: config.environmentVendors,
       image_models: config.images.rows.length,
@@ -63,6 +61,10 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
     }),
     ...gateways.map(gatewaySection),
   ]
+}
+
+function chosen<Name extends keyof Config>(config: Config, names: readonly Name[]): Pick<Config, Name> {
+  return Object.fromEntries(names.map((name) => [name, config[name]])) as Pick<Config, Name>
 }
 
 function gatewaySection({ name, ...row }: GatewayConfig): Section {

@@ -6,9 +6,9 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { Type } from '@sinclair/typebox'
 import { isSameSecret } from '../../core/lib/ids.ts'
 import { recordKind } from '../../core/mod.ts'
-import type { Storage } from '../../core/ports/mod.ts'
+import type { RecordStorage } from '../../core/ports/mod.ts'
 
-export type SessionRecords = Pick<Storage, 'putRecord' | 'getRecord'>
+export type SessionRecords = Pick<RecordStorage, 'putRecord' | 'getRecord'>
 
 export type Sessions = {
   /** The cookie of a new session where the token is right. */

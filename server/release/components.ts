@@ -12,7 +12,7 @@ export type Component = {
   readonly license: string
 }
 
-/** What the bundler says of a bundle. */
+/** Metadata of a bundle from the bundler. */
 export type Metafile = Bun.BuildOutput['metafile']
 
 /** The folders of the packages whose files went into a bundle, sorted. */

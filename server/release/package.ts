@@ -23,7 +23,7 @@ const RUNTIMES = [
   'windows-x64',
 ].map((platform) => `@oven/bun-${platform}`)
 
-/** What the server starts or loads where it is installed, and never contains. */
+/** Packages that the server starts or loads from its installation, and never bundles. */
 const APART = ['@foundry-rs/anvil', 'e2b', 'litesvm', 'modal', 'pyodide', 'secp256k1']
 
 /** The programs of the server, and the thread that it starts. */
@@ -68,6 +68,7 @@ async function documentation(): Promise<readonly string[]> {
   const notes = await readdir(join(ROOT, 'core/notes'))
   return [
     ...notes.map((file) => `core/notes/${file}`),
+    'core/README.md',
     'core/CONTRACT.md',
     'core/DECISIONS.md',
     'server/docs/pictures/console.png',

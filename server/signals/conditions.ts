@@ -1,6 +1,6 @@
 /** Checks of a gateway process for its alerts: accounts, clock, ledger, vendors and disk. */
 import { statfs } from 'node:fs/promises'
-import type { Clock, Gateway, Objects, Storage } from '../../core/mod.ts'
+import type { CallStorage, Clock, Coordination, Gateway, LedgerReads, Objects } from '../../core/mod.ts'
 import { storageProbe } from '../../core/ports/storage_probe.ts'
 import type { Condition, Finder } from './alerts.ts'
 
@@ -9,7 +9,9 @@ export type LowAccount = { readonly gateway: string; readonly address: string; r
 
 export type Watched = {
   readonly gateways: readonly Pick<Gateway, 'name' | 'fetch'>[]
-  readonly storage: Pick<Storage, 'getCall' | 'unsettled' | 'listOpen' | 'listAuthorizations'>
+  readonly storage: Pick<CallStorage, 'getCall'> &
+    Pick<Coordination, 'unsettled'> &
+    Pick<LedgerReads, 'listOpen' | 'listAuthorizations'>
   readonly objects: Pick<Objects, 'put'>
   readonly clock: Clock
   lowAccounts(): readonly LowAccount[]

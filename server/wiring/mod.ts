@@ -43,6 +43,9 @@ import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { TelemetryConfig } from '../signals/otel_config.ts'
 import type { Tracing } from '../signals/tracing.ts'
+import { newWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
+import { dollars, roundUp } from '../../core/x402/money.ts'
+import { markupOf } from '../../core/x402/pricing.ts'
 import { storageProbe } from '../../core/ports/storage_probe.ts'
 import { StartError } from '../start_error.ts'
 import { chains, type WatchedAccounts } from './chains.ts'
@@ -115,7 +118,8 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   undo.push(() => database.close())
   const { now: askTime, refusal, failure } = database
   const shared =
-    askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.leaseMs })))
+    askTime &&
+    (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.lease_seconds * 1000 })))
   const clock = shared ?? systemClock
   const control = controls({ storage: database, clock })
   const storage = control.observed(database)
@@ -132,7 +136,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   undo.push(counting.close)
   const counted = memoized(counting.countTokens, { digest: textDigest })
   const meters =
-    config.operatorToken === undefined && !config.telemetry
+    config.operator_token === undefined && !config.telemetry
       ? undefined
       : (await import('../metrics.ts')).metrics({ version: VERSION, clock })
   const telemetry = config.telemetry && (await openTelemetry(config.telemetry, { log, clock, undo, meters, workerId }))
@@ -142,7 +146,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const rows = devnet ? devnet.gateways : config.gateways
   const signingKey = config.signingKey ?? (devnet && devnetSigningKey(devnet.evm.relayerKey))
   const own = await ownProducts(config)
-  const slots = limitVendors(clock, slotLimits(process.env, config.vendorRequests))
+  const slots = limitVendors(clock, slotLimits(process.env, config.vendor_requests))
   const vendors = vendorsOf(config, {
     slots,
     ...opening,
@@ -167,16 +171,16 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     isDevnet,
     storage,
     workerId: storage.isShared ? workerId : 'process',
-    leaseMs: config.leaseMs,
+    leaseMs: config.lease_seconds * 1000,
     meters,
     watchAccounts: (added) => void accounts.push(added),
   })
   const allowlists = devnet
     ? {
         generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])],
-        ...config.allowlists,
+        ...allowlistsOf(config),
       }
-    : config.allowlists
+    : allowlistsOf(config)
   const sold = own.length > 0 ? [...own, ...endpoints] : undefined
   const routes = new Map([...own, ...endpoints].map(({ name, path }) => [name, path] as const))
   const gateways: Wired['gateways'][number][] = []
@@ -212,7 +216,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         allowlists,
         controls: control,
         ...(sold && { endpoints: sold }),
-        ...(isDevnet && { freeToOrigin: isOwnPage(config.publicOrigin) }),
+        ...(isDevnet && { freeToOrigin: isOwnPage(config.public_origin) }),
         ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog), signingKey }),
       }),
     )
@@ -332,6 +336,12 @@ function refreshing(control: Controls, clock: Clock): () => void {
 
 const MINUTE_MS = 60_000
 
+/** Wallets by allowlist. Without a list, all or no wallets are allowed, as the endpoint defines. */
+const allowlistsOf = ({ generate_content_payers, background_payers }: Config) => ({
+  ...(generate_content_payers && { generate_content: generate_content_payers }),
+  ...(background_payers && { background: background_payers }),
+})
+
 function gatewaySettings(
   config: Config,
   row: GatewayConfig,
@@ -349,28 +359,36 @@ function gatewaySettings(
     // Contract 1.27: the Solana gateway reports in its 402 that the payment could not be verified.
     unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
     workerId,
-    maxBody: config.maxBody,
-    maxUpload: config.maxUpload,
-    maxBodies: config.bodyMemory,
+    maxBody: config.max_body_bytes,
+    maxUpload: config.max_upload_bytes,
+    maxBodies: config.body_memory_bytes,
     // Otherwise dead bodies would stay in memory until there are many more of them; this takes 10 to 100 ms for each 32
     // MiB.
     onBodiesFreed: () => void setImmediate(() => Bun.gc(true)),
-    unpaidCharacters: config.unpaidCharacters,
-    bareV1: config.bareV1,
-    featureFlags: config.featureFlags,
-    timeouts: { workLeaseMs: config.leaseMs, receiptMs: config.receiptMs, submitMs: longestSubmit(config) },
-    markup: config.markup,
-    newWallet: config.newWallet,
-    newWallets: config.newWallets,
+    unpaidCharacters: config.unpaid_characters_per_minute,
+    bareV1: config.bare_v1,
+    featureFlags: { referenceMedia: config.reference_media },
+    timeouts: {
+      workLeaseMs: config.lease_seconds * 1000,
+      receiptMs: config.chat_receipt_seconds * 1000,
+      submitMs: longestSubmit(config),
+    },
+    markup: markupOf(config.transaction_fee_usd, config.media_margin_percent),
+    newWallet: { calls: config.new_wallet_calls, worth: roundUp(dollars(config.new_wallet_usdc)) },
+    newWallets: newWalletsLimit({
+      gateway: config.new_wallets_usdc,
+      address: config.new_wallets_usdc_per_address,
+      streamed: config.new_wallets_streamed_usdc,
+    }),
     retention: config.retention,
     freeTier: [
-      { requests: config.freePerMinute, windowMs: MINUTE_MS },
-      { requests: config.freePerHour, windowMs: 60 * MINUTE_MS },
+      { requests: config.free_per_minute, windowMs: MINUTE_MS },
+      { requests: config.free_per_hour, windowMs: 60 * MINUTE_MS },
     ],
-    ...(config.inlineMs !== undefined && { inlineMs: config.inlineMs }),
+    ...(config.inline_window_seconds !== undefined && { inlineMs: config.inline_window_seconds * 1000 }),
     ...(config.contact !== undefined && { contact: config.contact }),
-    ...(config.operatorToken !== undefined && { operatorToken: config.operatorToken }),
-    ...(config.pollKeys && { pollKeys: config.pollKeys }),
+    ...(config.operator_token !== undefined && { operatorToken: config.operator_token }),
+    ...(config.poll_keys && { pollKeys: config.poll_keys }),
     ...(signingKey && { signer: offerSigner(signingKey) }),
   }
 }
@@ -449,14 +467,14 @@ export function timely(chain: Chain, { trouble, refusal, failure }: Troubles): C
 }
 
 /** A remote database must answer before anything is sold. The ledger of a devnet serves no gateway that sells. */
-async function openStorage({ database, databaseCheckBytes }: Config, isDevnet: boolean): Promise<OpenedStorage> {
+async function openStorage({ database, database_check_mb }: Config, isDevnet: boolean): Promise<OpenedStorage> {
   const { devnetLedgers, open, pathOf } = storageManifest(database)
   const path = pathOf?.(database)
   if (!isDevnet && path !== undefined && (await devnetLedgers?.())?.isMarked(path))
     throw new StartError(
       `DATABASE_URL: ${path} is the ledger of a devnet, whose wallets paid with test money. Name another file.`,
     )
-  return await open(database, { checkUpTo: databaseCheckBytes })
+  return await open(database, { checkUpTo: database_check_mb * 1_000_000 })
 }
 
 /** Opens the object store and writes to it once; otherwise the first buyer would discover that it is read-only. */

@@ -24,7 +24,7 @@ type Counting = {
 export const untimed: Timed = (_name, vendor) => vendor
 
 export function vendorsOf(config: Config, vending: Vending & Counting): Vendors {
-  const trusted = { trusted: config.trustedHosts }
+  const trusted = { trusted: config.trusted_hosts }
   return {
     ...serviceVendors(config, vending),
     images: imageVendors(config, vending),
@@ -127,7 +127,10 @@ function chatVendors({ chat }: Config, vending: Vending & Counting): Vendors['ch
  * A job is polled at the vendor that accepted it: a row with another vendor than its own selects that vendor. On devnet
  * the demo serves rows without a configured vendor, except those of family f, whose maker has shut down its videos.
  */
-function videoVendors({ videos, trustedHosts }: Config, vending: Vending & Counting): NonNullable<Vendors['video']> {
+function videoVendors(
+  { videos, trusted_hosts: trustedHosts }: Config,
+  vending: Vending & Counting,
+): NonNullable<Vendors['video']> {
   const { log, isDevnet } = vending
   const media = mediaFetcher({ trusted: trustedHosts })
   const { build, standIn } = builderOf('videos', vending, { resize: pictureResizer(), media })

@@ -1,5 +1,5 @@
 import type { Paid } from '../../core/endpoint/mod.ts'
-import { LOST } from '../../core/payment/ledger.ts'
+import { LOST } from '../../core/payment/ledger/mod.ts'
 import type { Call } from '../../core/mod.ts'
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'

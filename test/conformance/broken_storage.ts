@@ -3,7 +3,7 @@
  * hold.
  */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { mayMove, mayMoveRecord } from '../../core/payment/ledger.ts'
+import { mayMove, mayMoveRecord } from '../../core/payment/ledger/mod.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
 import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'
 import type { Receipt } from '../../core/x402/protocol.ts'

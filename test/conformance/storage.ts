@@ -3,7 +3,7 @@
  * it.
  */
 import { expect } from 'bun:test'
-import { LOST } from '../../core/payment/ledger.ts'
+import { LOST } from '../../core/payment/ledger/mod.ts'
 import { limits } from '../../core/http/rate_limit.ts'
 import { usdc } from '../../core/x402/money.ts'
 import type {

@@ -1,7 +1,7 @@
 /** What a storage promises to those who look payments up, and the broken storages that show that each law is needed. */
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { LOST } from '../../core/payment/ledger.ts'
+import { LOST } from '../../core/payment/ledger/mod.ts'
 import type { CallTotalsQuery, Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 import type { Broken, Law } from './law.ts'
 import { usdc } from '../../core/x402/money.ts'

@@ -6,7 +6,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { isInFile, type Service } from '../../adapters/providers/manifest.ts'
-import { File, variables } from '../../server/config/mod.ts'
+import { File, sections, variables } from '../../server/config/file.ts'
 import { AudioSetting } from '../../server/config/audio.ts'
 import { ChatSetting } from '../../server/config/chat.ts'
 import { GatewayRow } from '../../server/config/gateways.ts'
@@ -35,7 +35,7 @@ export const rows: Readonly<Record<string, TObject>> = {
 }
 
 /**
- * `<!-- settings: port, host -->` names settings of the file, `<!-- settings of gateways -->` a table of it, `<!--
+ * `<!-- settings: server -->` names a section of the file, `<!-- settings of gateways -->` a table of it, `<!--
  * settings for search, market -->` products, with the settings of their providers, and `<!-- keys -->` what the
  * environment alone gives. A table ends at the next marker.
  */
@@ -67,12 +67,21 @@ function namedBy(page: string): ReadonlyMap<string, readonly string[]> {
   const seen = new Set<string>()
   return new Map(
     [...page.matchAll(MARKED)].flatMap(([, start = '', names, , services]) => {
-      const all = names?.split(', ') ?? services?.split(', ').flatMap((name) => settingsFor(productOf(name)))
+      const all = names
+        ? Object.keys(sectionOf(names))
+        : services?.split(', ').flatMap((name) => settingsFor(productOf(name)))
       const fresh = all?.filter((name) => names !== undefined || !seen.has(name))
       for (const name of fresh ?? []) seen.add(name)
       return fresh ? [[start, [...new Set(fresh)]] as const] : []
     }),
   )
+}
+
+function sectionOf(name: string): Readonly<Record<string, TSchema>> {
+  const found = Object.entries(sections).find(([each]) => each === name)
+  if (!found)
+    throw new Error(`a marker names the section ${name}, which is none of ${Object.keys(sections).join(', ')}`)
+  return found[1]
 }
 
 function productOf(name: string): Service {
@@ -128,7 +137,8 @@ function rowTable({ properties }: TObject): readonly string[] {
 const line = (cells: readonly string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
 
 function usual({ default: value, usual: words }: TSchema): string {
-  return value === undefined ? String(words ?? '') : `\`${value}\``
+  if (words !== undefined) return String(words)
+  return value === undefined ? '' : `\`${value}\``
 }
 
 /** What it does, and what it may be. */

@@ -3,9 +3,9 @@
  * does.
  */
 import { memoryStorage } from '../../adapters/storage/memory.ts'
-import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/exposure.ts'
+import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/ledger/exposure.ts'
 import { usdc } from '../../core/x402/money.ts'
-import * as ledger from '../../core/payment/ledger.ts'
+import * as ledger from '../../core/payment/ledger/mod.ts'
 import type { Authorization, Call, Storage } from '../../core/ports/mod.ts'
 
 export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>

@@ -11,7 +11,7 @@ import {
   type Row,
   type RowPatch,
   type Write,
-} from '../../core/payment/ledger.ts'
+} from '../../core/payment/ledger/mod.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
 import { ruledStorage } from './ruled_storage.ts'

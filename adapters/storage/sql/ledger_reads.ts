@@ -1,5 +1,5 @@
-/** What is read of a ledger beside the calls of buyers. */
-import { unexpired } from '../../../core/payment/ledger.ts'
+/** Reads of a ledger for the operator. */
+import { unexpired } from '../../../core/payment/ledger/mod.ts'
 import { byTime, DAY_MS, HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import { summed, wholeDays } from '../../../core/payment/spend_report.ts'
 import type { CallTotalsQuery, LedgerReads } from '../../../core/ports/mod.ts'

@@ -2,8 +2,8 @@
  * The tables that every SQL database of Farebox has, in the order of their columns. Each database spells them in its
  * migrations, with its indexes; tests compare the two.
  */
-import type { BindingStatus } from '../../../core/payment/exposure.ts'
-import type { Row as CallRow } from '../../../core/payment/ledger.ts'
+import type { BindingStatus } from '../../../core/payment/ledger/exposure.ts'
+import type { Row as CallRow } from '../../../core/payment/ledger/mod.ts'
 import type { Authorization, CallTotal, PaymentStatus, SettledBy, Usage, WorkStatus } from '../../../core/ports/mod.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
@@ -130,7 +130,7 @@ export const leases = table('leases', ['name'], { name: text(), workerId: text()
 export const rateWindows = table('rate_windows', ['key'], { key: text(), used: integer, resetAt: integer })
 
 /**
- * What each wallet paid, by day of settlement (days since 1970): kept by triggers, so that reports need not read every
+ * Payments of each wallet by day of settlement (days since 1970): kept by triggers, so that reports need not read every
  * call. `model` has a colon before it, or is empty where there is none. Amounts are two sums, of whole billions and of
  * the rest. Parts: 1 is kept by the triggers, 2 is what was archived, 0 is what was settled before there were any.
  */

@@ -1,5 +1,5 @@
-import { SETTLED_CALLS } from '../../../core/payment/exposure.ts'
-import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger.ts'
+import { SETTLED_CALLS } from '../../../core/payment/ledger/exposure.ts'
+import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger/mod.ts'
 import { HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
 import type { CallTotal } from '../../../core/ports/mod.ts'
 import type { Usdc } from '../../../core/x402/money.ts'
@@ -24,10 +24,10 @@ function pick<F extends Fields, Name extends keyof F>(fields: F, ...names: reado
 }
 
 const all = calls.fields
-/** What the storage port returns of a call. */
+/** Columns of a call that the storage port returns. */
 const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, ...withoutClaim } = all
 const { quotedAt, verifiedAt, settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...call } = withoutClaim
-/** What decisions read of a call, and what it counts for once it is settled. */
+/** Columns of a call that decisions read, and those that count once it is settled. */
 const head = {
   ...pick(all, 'id', 'payer', 'asset', 'endpoint', 'quote', 'charge', 'workStatus', 'paymentStatus', 'workerId'),
   ...pick(all, 'leaseExpiresAt', 'startedAt', 'error', 'receipt', 'expiresAt'),
@@ -52,7 +52,7 @@ const SUMS = {
 
 /**
  * The statements of a ledger. Conditions of a partial index are written out, because no database matches one against a
- * parameter. core/payment/ledger.ts relies on the order of `bindings` and on the conditions of the exposed calls. Rows
+ * parameter. core/payment/ledger relies on the order of `bindings` and on the conditions of the exposed calls. Rows
  * that are changed are locked, several of them in the order of their ids, so that transactions cannot deadlock.
  */
 export function statementsOf(dialect: Dialect) {
@@ -112,7 +112,7 @@ function callStatements(dialect: Dialect) {
   }
 }
 
-/** What a payer's limits are judged by. */
+/** Statements for the calls that a payer's limits are judged by. */
 function exposureStatements(dialect: Dialect) {
   const { select } = statementsIn(dialect)
   const exposed = (status: string, expiresAt: string) => ({
@@ -296,7 +296,7 @@ function writes(dialect: Dialect) {
   }
 }
 
-/** What has expired, and what leaves the ledger. */
+/** Statements for expired calls, and for those that leave the ledger. */
 function retention(dialect: Dialect) {
   const { select, run, statement } = statementsIn(dialect)
   const { among, billions, rest, total, greater, lockUnlocked } = dialect

@@ -3,7 +3,7 @@
  * writes: one transaction. An authorization is locked by name before it is bound, a payer before the exposed calls are
  * summed, a call before it or its bindings change.
  */
-import { needsSettled, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { needsSettled, SETTLED_LOOKBACK_MS } from '../../../core/payment/ledger/exposure.ts'
 import {
   type AuthorizationBinding,
   type Head,
@@ -25,7 +25,7 @@ import {
   patchOf,
   takePermits,
   unexpired,
-} from '../../../core/payment/ledger.ts'
+} from '../../../core/payment/ledger/mod.ts'
 import { HOURS_RETENTION_MS } from '../../../core/payment/reports/call_totals.ts'
 import type { Claim, NewCall, Opened, Recorded, Storage, StoredRecord } from '../../../core/ports/mod.ts'
 import { copied } from '../copied.ts'

@@ -13,7 +13,7 @@ const boundOf = (ms: string) => {
   return `CASE ${bounds.map((bound) => `WHEN ${ms} <= ${bound} THEN ${bound}`).join(' ')} ELSE 86400000 END`
 }
 
-/** What a call counts for; `call` is NEW, OLD or a table. */
+/** Sums that a call counts for. `call` is NEW, OLD or a table. */
 const workAt = (call: string) => `coalesce(${call}.ended_at, ${call}.created_at)`
 const workUpTo = (call: string) =>
   `CASE ${call}.work_status WHEN 'failed' THEN 0 ELSE ${boundOf(`${workAt(call)} - ${call}.created_at`)} END`

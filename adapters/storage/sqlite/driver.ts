@@ -24,14 +24,14 @@ export type SqliteDriver = {
   readonly isManaged?: true
 }
 
-/** What this file needs of bun:sqlite. */
+/** The part of bun:sqlite that this file uses. */
 type BunDatabase = {
   readonly filename: string
   run(sql: string): unknown
   prepare(sql: string): SqliteStatement
   close(isStrict: boolean): void
 }
-/** What it needs of node:sqlite. Rows are arrays after `setReturnArrays`, which Node has since 22.16. */
+/** The part of node:sqlite that it uses. Rows are arrays after `setReturnArrays`, which Node has since 22.16. */
 type NodeDatabase = {
   exec(sql: string): void
   prepare(sql: string): {
@@ -41,7 +41,7 @@ type NodeDatabase = {
   }
   close(): void
 }
-/** What it needs of better-sqlite3. */
+/** The part of better-sqlite3 that it uses. */
 type BetterDatabase = Omit<NodeDatabase, 'prepare'> & {
   prepare(sql: string): {
     readonly reader: boolean

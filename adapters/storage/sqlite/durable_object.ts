@@ -1,6 +1,6 @@
 import type { SqliteDriver, SqliteStatement, SqliteValue } from './driver.ts'
 
-/** What this file needs of a Durable Object's `ctx.storage`, in workerd and on Cloudflare Workers. */
+/** The part of a Durable Object's `ctx.storage` that this file uses, in workerd and on Cloudflare Workers. */
 export type DurableObjectStorage = {
   readonly sql: {
     exec(sql: string, ...values: unknown[]): { raw(): { toArray(): unknown[][] } }

@@ -47,15 +47,15 @@ export type SqliteStorage = Storage & {
 /**
  * A storage in one SQLite file, for one process: writes are synchronous, under one write lock (decision 23). Verbs that
  * arrive together share a commit and one flush to disk, which a thread does meanwhile; each is answered after it.
- * Throws when the file is no database, or one of a newer version. A driver is used as it is, for runtimes whose
- * databases are no files.
+ * Throws when the file is not a database, or is one of a newer version. A driver is used as it is, for runtimes whose
+ * databases are not files.
  */
 export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptions = {}): SqliteStorage {
   const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where)
   const run = runner(database)
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
   const { write, read, settle, failure } = writer(database, flusher?.flush)
-  // A database that is no file has one connection.
+  // A database outside of files has one connection.
   const settled = settlements(run, typeof where === 'string' ? database : undefined)
   const answerer = answering(run, { ...listingByDay(run), ...settled.answers })
 

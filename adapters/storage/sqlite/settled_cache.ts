@@ -1,10 +1,10 @@
 /**
- * What wallets have settled lately, in memory: a busy wallet settles hundreds of calls in the time that a balance may
- * lag behind, and every call that it opens would read them all. An entry holds every such call of its wallet, or there
- * is none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
+ * Recent settlements of wallets, in memory: a busy wallet settles hundreds of calls in the time that a balance may lag
+ * behind, and every call that it opens would read them all. An entry holds every such call of its wallet, or there is
+ * none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
  */
 import { boundedMap } from '../../../core/lib/bounded_map.ts'
-import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/exposure.ts'
+import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/ledger/exposure.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 
 type Wallet = Pick<Call, 'payer' | 'asset'>

@@ -1,4 +1,4 @@
-import type { RowPatch } from '../../../core/payment/ledger.ts'
+import type { RowPatch } from '../../../core/payment/ledger/mod.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 import type { Settling } from '../sql/database.ts'
 import type { Values } from '../sql/statement.ts'
@@ -6,7 +6,7 @@ import type { SqliteDriver } from './driver.ts'
 import { settledCache } from './settled_cache.ts'
 import { type Answers, ask, type Run } from './statements.ts'
 
-/** What wallets have settled lately, from memory; `file` is read to learn whether another process has written. */
+/** Recent settlements of wallets, from memory. `file` is read to learn whether another process has written. */
 export function settlements(run: Run, file: SqliteDriver | undefined) {
   const countChanges = file?.prepare('PRAGMA data_version')
   let seenVersion: unknown

@@ -25,7 +25,7 @@ const READ_ONLY = /^(?:EACCES|EPERM|EROFS|SQLITE_READONLY|SQLITE_CANTOPEN|SQLITE
 const FULL = /^(?:ENOSPC|EDQUOT|SQLITE_FULL)/
 const FAILING = /^(?:EIO|SQLITE_IOERR)/
 
-/** What is wrong with the file at `path`, and what to do. */
+/** Describes the damage of the file at `path`, and the remedy. */
 export function wordsOf(error: unknown, path: string): string {
   const { code = '', message } = error as { code?: unknown; message?: unknown }
   const reason = `${String(code)}${code ? ': ' : ''}${String(message)}`

@@ -1,4 +1,4 @@
-/** What the end of a settlement means for an answer that was made, and what its reader is told of it. */
+/** The meaning of a settlement's end for an answer, as its headers or its last comment report it. */
 import type { Engine } from '../../engine.ts'
 import * as replies from '../../endpoint/replies.ts'
 import { type Meaning, meaningOf, type Paying, reasonOf } from '../../payment/outcome.ts'
@@ -7,7 +7,7 @@ import type { Call } from '../../ports/mod.ts'
 import { receiptHeaders } from '../../x402/protocol.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 
-/** What the reader of an answer is charged. `unknown`: the settlement was sent and not confirmed in time. */
+/** The charge of an answer. `unknown`: the settlement was sent and not confirmed in time. */
 export type Charge = 'none' | 'settled' | 'unknown'
 
 /** Payment outcome of an answer, as its headers or its last comment report it. */
@@ -18,10 +18,10 @@ export type AnswerPayment = {
   readonly reason?: string
 }
 
-/** What the buyer has of an answer when it is settled. */
+/** How much of an answer its buyer has when it is settled. */
 export type Delivered = 'whole' | 'streamed' | 'unread'
 
-/** What the end of the settlement means for the answer. Records what its wallet owes. */
+/** Looks up what the end of the settlement means for the answer, and records an unpaid one. */
 export async function judged(
   engine: Engine,
   { call, authorization }: OpenedCall,

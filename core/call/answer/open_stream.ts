@@ -15,7 +15,7 @@ export type StreamPayment = {
   readonly settleBy: number
   /** Settle when content arrives, before any of it is delivered. If the payment is refused, the stream ends there. */
   readonly settlesEarly?: boolean
-  /** What was used is charged, and not the signed price. */
+  /** The charge is counted from use; otherwise it is the signed price. */
   readonly chargesUse?: boolean
   record(bytes: Uint8Array): void
   settle(how: {

@@ -1,4 +1,4 @@
-/** What this process delivers now: state of the deliveries that outlives a request. */
+/** State of the deliveries of this process that outlives a request. */
 import type { Deliveries, Engine } from '../../engine.ts'
 import { budget } from '../../http/request_body.ts'
 import type { Clock } from '../../lib/clock.ts'

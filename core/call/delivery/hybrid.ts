@@ -14,7 +14,7 @@ import { release, runWork, storeResult } from '../work/run_work.ts'
 /** How long a reply waits past its inline window for a settlement in flight (contract 2.28). */
 const SETTLE_GRACE_MS = 3_000
 
-/** What the work and the wait for it tell one another. */
+/** State that the work and the wait for it share. */
 type Turn = { isSettling: boolean; isOver: boolean }
 
 /** Answers inline while the window is open and the caller is connected. The work continues in either case. */

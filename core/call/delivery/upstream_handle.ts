@@ -1,4 +1,4 @@
-/** What is recorded of a job that runs at its vendor. */
+/** The record of a job that runs at its vendor. */
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
 import type { Json } from '../../lib/json.ts'

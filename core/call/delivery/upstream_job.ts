@@ -7,7 +7,7 @@ import type { Paid, UpstreamJob } from '../../endpoint/mod.ts'
 import { ApiError, vendorErrorOf } from '../../http/errors.ts'
 import type { Reply } from '../../http/reply.ts'
 import { within } from '../../lib/timers.ts'
-import { UPSTREAM_JOB } from '../../payment/ledger.ts'
+import { UPSTREAM_JOB } from '../../payment/ledger/mod.ts'
 import { fail } from '../../payment/settlement/fail.ts'
 import type { Call } from '../../ports/mod.ts'
 import { accepted } from './job.ts'
@@ -55,7 +55,7 @@ async function handOver(engine: Engine, opened: OpenedCall<UpstreamJob>): Promis
   }
 }
 
-/** What the vendor calls the job. */
+/** The vendor's name for the job. */
 async function handleOf(
   { ports, products: { catalog }, settings }: Engine,
   { endpoint, input, call }: OpenedCall<UpstreamJob>,

@@ -5,9 +5,9 @@ import type { ReadRecord } from '../../endpoint/record_kind.ts'
 import { newSecret } from '../../lib/ids.ts'
 import type { Json } from '../../lib/json.ts'
 import { within } from '../../lib/timers.ts'
-import { UPSTREAM_JOB } from '../../payment/ledger.ts'
+import { UPSTREAM_JOB } from '../../payment/ledger/mod.ts'
 import { fail } from '../../payment/settlement/fail.ts'
-import type { Call, Ports, Storage } from '../../ports/mod.ts'
+import type { Call, CallStorage, Ports, RecordStorage } from '../../ports/mod.ts'
 import { isWhole } from '../work/media_mirror.ts'
 import { HANDLE, type Handle } from './upstream_handle.ts'
 
@@ -54,7 +54,7 @@ export async function pollUpstream(engine: Engine, endpoint: Paid, known: Call):
 
 /** Fields that a failed call adds to its reply. */
 export async function upstreamFailure(
-  storage: Storage,
+  storage: CallStorage & RecordStorage,
   { id }: Pick<Call, 'id'>,
   now: number,
 ): Promise<Readonly<Record<string, Json>>> {
@@ -152,7 +152,11 @@ async function collect({ ports, mirror }: Engine, call: Call, { made, endpoint, 
 }
 
 /** Records that the result could not be fetched. Returns whether to try again. */
-async function isAwaited(storage: Storage, record: ReadRecord<Handle>, now: number): Promise<boolean> {
+async function isAwaited(
+  storage: CallStorage & RecordStorage,
+  record: ReadRecord<Handle>,
+  now: number,
+): Promise<boolean> {
   const { missed = { since: now }, ...data } = record.data
   if (now - missed.since >= MISSING_MS) return false
   await HANDLE.move(storage, record, { data: { ...data, missed: { since: missed.since, last: now } } }, now)

@@ -1,6 +1,6 @@
 /** Copies a vendor's short-lived or inline media to durable storage. */
 import { within } from '../../lib/timers.ts'
-import type { Hosted, Mirror, OpenMedia } from '../../endpoint/mod.ts'
+import type { Hosted, MadeMedia, Mirror, OpenMedia } from '../../endpoint/mod.ts'
 import { decodeDataUri } from '../../lib/base64.ts'
 import type { Ports } from '../../ports/mod.ts'
 import { newSecret } from '../../lib/ids.ts'
@@ -44,146 +44,169 @@ export type Mirroring = {
   readonly onStored?: (call: string, keys: readonly string[]) => Promise<void>
 }
 
+/** The mirror of one gateway. Each folder has its own download slots, so images do not wait for clips. */
+type Open = Mirroring & {
+  readonly maxStreamBytes: number
+  readonly limiters: Map<string, ConcurrencyLimiter>
+}
+
 /**
  * Stores each media file under an unguessable key. The key does not derive from the job id, which buyers know before
- * they pay. A file that fails keeps its upstream URL; this never throws. Streamed files are never buffered. Each folder
- * has its own download slots, so images do not wait for clips.
+ * they pay. A file that fails keeps its upstream URL; this never throws. Streamed files are never buffered.
  */
-export function mirrors({ ports, maxBytes, maxStreamBytes = MAX_STREAM_BYTES, onStored }: Mirroring): Mirror {
-  const { clock, objects, vendors, log, random } = ports
-  const limiters = new Map<string, ConcurrencyLimiter>()
+export function mirrors(mirroring: Mirroring): Mirror {
+  const open: Open = { maxStreamBytes: MAX_STREAM_BYTES, ...mirroring, limiters: new Map() }
+  return async (id, media) => (media ? await mirrored(open, id, media) : [])
+}
 
-  return async (id, media) => {
-    if (!media) return []
-    const { folder, urls, streams, kinds, foreign = false } = media
-    const day = new Date(clock.now()).toISOString().slice(0, 10)
-    const secret = newSecret(random)
-    const hosted = await Promise.all(urls.map(host))
-    // Media of a character live as long as the character.
-    if (onStored && !foreign)
-      await onStored(
-        id,
-        hosted.flatMap(({ key }) => key ?? []),
-      ).catch((error: Error) =>
-        log.warn('could not record where media is stored; it will not be deleted', {
-          call: id,
-          error: error.message,
-        }),
-      )
-    return hosted
+async function mirrored(open: Open, id: string, media: MadeMedia): Promise<readonly Hosted[]> {
+  const { ports, onStored } = open
+  const at = { id, media, day: new Date(ports.clock.now()).toISOString().slice(0, 10), secret: newSecret(ports.random) }
+  const hosted = await Promise.all(media.urls.map((url, index) => host(open, at, { url, index })))
+  // Media of a character live as long as the character.
+  if (onStored && !media.foreign)
+    await onStored(
+      id,
+      hosted.flatMap(({ key }) => key ?? []),
+    ).catch((error: Error) =>
+      ports.log.warn('could not record where media is stored; it will not be deleted', {
+        call: id,
+        error: error.message,
+      }),
+    )
+  return hosted
+}
 
-    async function host(url: string, index: number): Promise<Hosted> {
-      const source = sourceOf(url)
-      const kind = kinds?.[index]
-      const keyOf = (type: string) =>
-        `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kind)}`
-      const open = streams?.[index] ?? (foreign ? undefined : openingOf(url))
-      const store = () => (open ? pour(open, keyOf) : put(url, { keyOf, foreign }))
-      try {
-        // A data URI is in memory already, so it needs no download slot.
-        const key = url.startsWith('data:') ? await store() : await placed(folder, store)
-        return { key, url: null, source }
-      } catch (error) {
-        log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
-        const isNothing = error instanceof NoMedia && kind !== undefined
-        return { key: null, url: isNothing ? null : url, source }
-      }
-    }
+/** The media of one call, and the names of its files. */
+type Batch = { readonly id: string; readonly media: MadeMedia; readonly day: string; readonly secret: string }
+
+async function host(
+  mirror: Open,
+  { id, media, day, secret }: Batch,
+  { url, index }: { readonly url: string; readonly index: number },
+): Promise<Hosted> {
+  const { folder, streams, kinds, foreign = false } = media
+  const source = sourceOf(url)
+  const kind = kinds?.[index]
+  const keyOf = (type: string) => `${folder}/${day}/${secret}-${index}.${extensionOf(type, foreign ? 'image' : kind)}`
+  const open = streams?.[index] ?? (foreign ? undefined : openingOf(mirror, url))
+  const store = () => (open ? pour(mirror, open, keyOf) : put(mirror, url, { keyOf, foreign }))
+  try {
+    // A data URI is in memory already, so it needs no download slot.
+    const key = url.startsWith('data:') ? await store() : await placed(mirror, folder, store)
+    return { key, url: null, source }
+  } catch (error) {
+    mirror.ports.log.warn('media could not be mirrored', { call: id, error: (error as Error).message })
+    const isNothing = error instanceof NoMedia && kind !== undefined
+    return { key: null, url: isNothing ? null : url, source }
   }
+}
 
-  /** Waits for a free slot of the folder. Rejects when none is free in time. */
-  async function placed<T>(folder: string, work: () => Promise<T>): Promise<T> {
-    const turn = limiters.get(folder) ?? concurrencyLimiter(AT_ONCE)
-    limiters.set(folder, turn)
-    const [whenAnswerStarts, late] = [new AbortController(), new AbortController()]
-    void clock
-      .wait(STREAM_MS, whenAnswerStarts.signal)
-      .then(() => late.abort(new Error('no download slot became free in time')))
-    return await turn(() => {
-      whenAnswerStarts.abort()
-      return work()
-    }, late.signal)
-  }
+/** Waits for a free slot of the folder. Rejects when none is free in time. */
+async function placed<T>({ ports, limiters }: Open, folder: string, work: () => Promise<T>): Promise<T> {
+  const turn = limiters.get(folder) ?? concurrencyLimiter(AT_ONCE)
+  limiters.set(folder, turn)
+  const [whenAnswerStarts, late] = [new AbortController(), new AbortController()]
+  void ports.clock
+    .wait(STREAM_MS, whenAnswerStarts.signal)
+    .then(() => late.abort(new Error('no download slot became free in time')))
+  return await turn(() => {
+    whenAnswerStarts.abort()
+    return work()
+  }, late.signal)
+}
 
-  async function put(
-    url: string,
-    { keyOf, foreign }: { keyOf: (type: string) => string; foreign: boolean },
-  ): Promise<string> {
-    const { bytes, type } = await load(url, foreign)
-    const key = keyOf(type)
-    await objects.put(key, bytes, type)
-    return key
-  }
+type KeyOf = (type: string) => string
 
-  async function load(url: string, foreign: boolean): Promise<{ bytes: Uint8Array; type: string }> {
-    if (!url.startsWith('data:'))
-      return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
-    const decoded = decodeDataUri(url)
-    if (!decoded) throw new Error('the data URI does not decode')
-    return decoded
-  }
+async function put(
+  mirror: Open,
+  url: string,
+  { keyOf, foreign }: { readonly keyOf: KeyOf; readonly foreign: boolean },
+): Promise<string> {
+  const { bytes, type } = await load(mirror, url, foreign)
+  const key = keyOf(type)
+  await mirror.ports.objects.put(key, bytes, type)
+  return key
+}
 
-  /** How to stream a URL; undefined when it has to be buffered. */
-  function openingOf(url: string): OpenMedia | undefined {
-    const { stream } = vendors
-    if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
-    return ({ signal }) => stream(url, { signal, maxBytes: maxStreamBytes })
-  }
+async function load(
+  { ports: { clock, vendors }, maxBytes }: Open,
+  url: string,
+  foreign: boolean,
+): Promise<{ bytes: Uint8Array; type: string }> {
+  if (!url.startsWith('data:'))
+    return await within(clock, FETCH_MS, (signal) => vendors.media(url, { signal, maxBytes, foreign }))
+  const decoded = decodeDataUri(url)
+  if (!decoded) throw new Error('the data URI does not decode')
+  return decoded
+}
 
-  function pour(open: OpenMedia, keyOf: (type: string) => string): Promise<string> {
-    return within(clock, STREAM_MS, async (signal) => {
-      const cut = new AbortController()
-      const end = () => cut.abort(signal.reason)
-      signal.addEventListener('abort', end, { once: true })
-      try {
-        const found = await within(clock, FETCH_MS, () => open({ signal: cut.signal }))
-        return await store(watched(found, cut), { type: found.type, keyOf })
-      } catch (error) {
-        cut.abort(error)
-        throw error
-      }
-    })
-  }
+/** How to stream a URL; undefined when it has to be buffered. */
+function openingOf({ ports: { vendors, objects }, maxStreamBytes }: Open, url: string): OpenMedia | undefined {
+  const { stream } = vendors
+  if (!stream || !objects.putStream || url.startsWith('data:')) return undefined
+  return ({ signal }) => stream(url, { signal, maxBytes: maxStreamBytes })
+}
 
-  async function store(
-    body: ReadableStream<Uint8Array>,
-    { type, keyOf }: { type: string; keyOf: (type: string) => string },
-  ): Promise<string> {
+function pour(mirror: Open, open: OpenMedia, keyOf: KeyOf): Promise<string> {
+  const { clock } = mirror.ports
+  return within(clock, STREAM_MS, async (signal) => {
+    const cut = new AbortController()
+    const end = () => cut.abort(signal.reason)
+    signal.addEventListener('abort', end, { once: true })
     try {
-      const key = keyOf(type)
-      if (objects.putStream) await objects.putStream(key, body, type)
-      else await objects.put(key, await gathered(body), type)
-      return key
-    } finally {
-      if (!body.locked) body.cancel().catch(() => {})
+      const found = await within(clock, FETCH_MS, () => open({ signal: cut.signal }))
+      return await storeStream(mirror, watched(mirror, found, cut), { type: found.type, keyOf })
+    } catch (error) {
+      cut.abort(error)
+      throw error
     }
-  }
+  })
+}
 
-  /** The same body with a size limit and an idle timeout, which also stops when `cut` aborts. Reads only on demand. */
-  function watched({ body, type }: MediaStream, cut: AbortController): ReadableStream<Uint8Array> {
-    const reader = body.getReader()
-    const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes
-    let length = 0
-    const leave = (reason: unknown) => {
-      cut.abort(reason)
-      reader.cancel(reason).catch(() => {})
-    }
-    const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
-      try {
-        cut.signal.throwIfAborted()
-        const { done, value } = await within(clock, FETCH_MS, () => orCut(reader.read(), cut.signal))
-        cut.signal.throwIfAborted()
-        if (done) return controller.close()
-        length += value.length
-        if (length > most) throw new Error(`more than ${most} bytes`)
-        controller.enqueue(value)
-      } catch (error) {
-        leave(error)
-        throw error
-      }
-    }
-    return new ReadableStream({ pull, cancel: leave }, { highWaterMark: 0 })
+async function storeStream(
+  { ports: { objects } }: Open,
+  body: ReadableStream<Uint8Array>,
+  { type, keyOf }: { readonly type: string; readonly keyOf: KeyOf },
+): Promise<string> {
+  try {
+    const key = keyOf(type)
+    if (objects.putStream) await objects.putStream(key, body, type)
+    else await objects.put(key, await gathered(body), type)
+    return key
+  } finally {
+    if (!body.locked) body.cancel().catch(() => {})
   }
+}
+
+/** The same body with a size limit and an idle timeout, which also stops when `cut` aborts. Reads only on demand. */
+function watched(
+  { ports: { clock, objects }, maxBytes, maxStreamBytes }: Open,
+  { body, type }: MediaStream,
+  cut: AbortController,
+): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  const most = type.startsWith('image/') || !objects.putStream ? maxBytes : maxStreamBytes
+  let length = 0
+  const leave = (reason: unknown) => {
+    cut.abort(reason)
+    reader.cancel(reason).catch(() => {})
+  }
+  const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    try {
+      cut.signal.throwIfAborted()
+      const { done, value } = await within(clock, FETCH_MS, () => orCut(reader.read(), cut.signal))
+      cut.signal.throwIfAborted()
+      if (done) return controller.close()
+      length += value.length
+      if (length > most) throw new Error(`more than ${most} bytes`)
+      controller.enqueue(value)
+    } catch (error) {
+      leave(error)
+      throw error
+    }
+  }
+  return new ReadableStream({ pull, cancel: leave }, { highWaterMark: 0 })
 }
 
 /** Whether every file is available, hosted or at least linked. */

@@ -16,6 +16,6 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
    * stream is settled before any content is sent (contract 1.47, 1.95).
    */
   readonly settlesEarly?: boolean
-  /** What the buyer is told of its deposit where the work fails. */
+  /** State of the buyer's deposit, told where the work fails. */
   readonly secured?: Readonly<Record<string, unknown>>
 }

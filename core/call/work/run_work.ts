@@ -80,7 +80,7 @@ async function made(engine: Engine, opened: OpenedCall<Worked>, deadlineMs: numb
   }
 }
 
-/** What the work of a call is given, without its signal. */
+/** The order that the work of a call is given, without its signal. */
 export function orderOf(
   { ports, products: { catalog }, gateway: { networks } }: Engine,
   { call, input }: { readonly call: Pick<Call, 'id' | 'payer'>; readonly input: unknown },

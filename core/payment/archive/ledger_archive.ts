@@ -7,7 +7,7 @@ import { Type } from '@sinclair/typebox'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Call, Objects, Ports, Storage } from '../../ports/mod.ts'
+import type { Call, Objects, Ports, RecordStorage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 
 /** Calls in one file: about 60 KB. They are read in one turn of the event loop. */
@@ -134,7 +134,7 @@ export async function* readArchive(store: ArchiveStore, month: string): AsyncGen
 
 /** The files of a month with their hashes, by number. Files from before hashes were kept of each are not listed. */
 export async function archivedFiles(
-  storage: Pick<Storage, 'listRecords'>,
+  storage: Pick<RecordStorage, 'listRecords'>,
   month: string,
   now: number,
 ): Promise<readonly { readonly key: string; readonly calls: number; readonly sha256: string }[]> {

@@ -6,7 +6,7 @@ import { type Price, type Prices, type Product, STANDARD_PRICES } from '../../en
 import { withMargin } from '../../endpoint/prices.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Limits } from '../../http/rate_limit.ts'
-import type { Storage } from '../../ports/mod.ts'
+import type { LedgerReads, RecordStorage } from '../../ports/mod.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import type { Markup } from '../../x402/pricing.ts'
 import { marginAt, MARGIN_DELAY_MS, marginsSince } from './margin.ts'
@@ -60,143 +60,151 @@ const GATEWAY = 'The gateway'
 /** How long after its lifetime a quote of another margin is still known: a lost reply is asked for again so long. */
 const QUOTE_GRACE_MS = 600_000
 
-export function controls({
-  storage,
-  clock,
-}: {
-  readonly storage: Storage
+/** The rules as they were read last, and where they and the spending are stored. */
+type State = {
+  readonly storage: RecordStorage & LedgerReads
   readonly clock: { now(): number }
-}): Controls {
-  const spending = spendings(storage)
-  let rules: Rules = NO_RULES
+  readonly spending: Spending
+  rules: Rules
+}
 
-  async function read() {
-    const record = await CONTROLS.get(storage, ID, clock.now())
-    rules = record?.data ?? NO_RULES
-    return record
-  }
-
+export function controls({ storage, clock }: Pick<State, 'storage' | 'clock'>): Controls {
+  const state: State = { storage, clock, spending: spendings(storage), rules: NO_RULES }
+  const marginOf = (product: Product) => currentMargin(state.rules, product, clock.now())
   return {
-    rules: () => rules,
-    observed: spending.observed,
-
-    async refresh() {
-      await read()
-      const isLimited = Object.values(rules.gateway_limits).some((limit) => limit.usdc_per_day ?? limit.usdc_per_month)
-      if (isLimited) await spending.follow(clock.now())
-    },
-
-    async change(change) {
-      for (let tries = 0; tries < MAX_TRIES; tries++) {
-        const record = await read()
-        const changed = change(rules)
-        if (!changed) return rules
-        const now = clock.now()
-        const expiresAt = now + FOR_EVER_MS
-        const isWritten = record
-          ? await CONTROLS.move(storage, record, { data: changed, expiresAt }, now)
-          : await CONTROLS.put(storage, { id: ID, owner: OWNER, data: changed, expiresAt }, now)
-        if (isWritten) return (rules = changed)
-      }
-      throw new Error('the controls are being changed by others; try again')
-    },
-
-    requireOpen() {
-      const { maintenance } = rules
-      if (!maintenance) return
-      const seconds = String(maintenance.retry_after_seconds ?? 300)
-      throw new ApiError('MAINTENANCE', {
-        message: `${maintenance.message ?? 'The gateway is under maintenance and takes no new orders.'} Nothing was charged. Results that were ordered before can be collected.`,
-        headers: { 'retry-after': seconds },
-      })
-    },
-
-    marginOf: currentMargin,
-
-    margins() {
-      const now = clock.now()
-      return Object.entries(rules.margins)
-        .map(([name, changes]) => `${name}=${marginAt(changes, now)}`)
-        .join()
-    },
-
-    steadySeconds() {
-      const now = clock.now()
-      const next = Object.values(rules.margins).flatMap((changes) => changes.map(({ from }) => from - now))
-      const ahead = next.filter((ms) => ms > 0)
-      return Math.floor(Math.min(STEADY_MS, ...ahead) / 1_000)
-    },
-
-    marked: (product, price) => withMargin(price, currentMargin(product)),
-
-    honoured(product, price, signed) {
-      const changes = marginsOf(product)
-      if (!changes) return price
-      const now = clock.now()
-      const since = now - price.maxTimeoutSeconds * 1_000 - QUOTE_GRACE_MS
-      const prices = marginsSince(changes, since, now).map((percent) => withMargin(price, percent))
-      const current = withMargin(price, marginAt(changes, now))
-      return prices.find(({ amount }) => String(amount) === signed) ?? current
-    },
-
-    requireListed(payer, otherAddress) {
-      const { blocked, allowed } = rules
-      for (const wallet of otherAddress ? [payer, otherAddress] : [payer]) {
-        const block = blocked[wallet.toLowerCase()]
-        if (block)
-          throw refused(`The operator has blocked the wallet ${wallet}${block.reason ? `: ${block.reason}` : ''}.`)
-      }
-      if (Object.keys(allowed).length > 0 && !allowed[payer.toLowerCase()])
-        throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
-    },
-
-    async reserve({ limits, ...order }) {
-      const { payer, gateway } = order
-      const now = clock.now()
-      const wallet = rules.wallet_limits[payer.toLowerCase()] ?? rules.wallet_limits[ALL]
-      const own = rules.gateway_limits[gateway] ?? rules.gateway_limits[ALL]
-      if (!wallet && !own) return undefined
-      const hold = await holdWithin({ own, wallet }, { ...order, now })
-      try {
-        if (own) await requirePermit(own, { limits, caller: `gateway ${gateway}`, now, whose: GATEWAY })
-        if (wallet)
-          await requirePermit(wallet, { limits, caller: `wallet ${payer}`, now, whose: `The wallet ${payer}` })
-      } catch (error) {
-        hold.release()
-        throw error
-      }
-      return hold
-    },
+    rules: () => state.rules,
+    observed: state.spending.observed,
+    refresh: () => refresh(state),
+    change: (change) => changeRules(state, change),
+    requireOpen: () => requireOpen(state.rules),
+    marginOf,
+    margins: () => marginsText(state.rules, clock.now()),
+    steadySeconds: () => steadySeconds(state.rules, clock.now()),
+    marked: (product, price) => withMargin(price, marginOf(product)),
+    honoured: (product, price, signed) => honoured(state.rules, product, { price, signed, now: clock.now() }),
+    requireListed: (payer, otherAddress) => requireListed(state.rules, payer, otherAddress),
+    reserve: (order) => reserve(state, order),
   }
+}
 
-  /** From the last read on it is one turn, so that of orders at the same time each counts those before it. */
-  async function holdWithin(
-    { own, wallet }: { readonly own: Limit | undefined; readonly wallet: Limit | undefined },
-    { payer, gateway, amount, now }: LimitedOrder & { readonly now: number },
-  ): Promise<SpendingHold> {
-    const spent = new Map<Period, () => bigint>()
-    for (const period of PERIODS)
-      if (wallet?.[`usdc_per_${period}`] !== undefined) spent.set(period, await spending.wallet(payer, period, now))
-    if (own)
-      requireBudget(own, { amount, now, whose: GATEWAY, spent: (period) => spending.gateway(gateway, period, now) })
-    if (wallet)
-      requireBudget(wallet, {
-        amount,
-        now,
-        whose: `The wallet ${payer}`,
-        spent: (period) => spent.get(period)?.() ?? 0n,
-      })
-    return spending.hold({ payer, gateway, amount }, now)
-  }
+async function read(state: State) {
+  const record = await CONTROLS.get(state.storage, ID, state.clock.now())
+  state.rules = record?.data ?? NO_RULES
+  return record
+}
 
-  function currentMargin(product: Product): string {
-    const changes = marginsOf(product)
-    return changes ? marginAt(changes, clock.now()) : '0'
-  }
+async function refresh(state: State): Promise<void> {
+  await read(state)
+  const limits = Object.values(state.rules.gateway_limits)
+  const isLimited = limits.some((limit) => limit.usdc_per_day ?? limit.usdc_per_month)
+  if (isLimited) await state.spending.follow(state.clock.now())
+}
 
-  function marginsOf({ name, tag }: Product) {
-    return rules.margins[name] ?? rules.margins[tag]
+async function changeRules(state: State, change: Parameters<Controls['change']>[0]): Promise<Rules> {
+  const { storage, clock } = state
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const record = await read(state)
+    const changed = change(state.rules)
+    if (!changed) return state.rules
+    const now = clock.now()
+    const expiresAt = now + FOR_EVER_MS
+    const isWritten = record
+      ? await CONTROLS.move(storage, record, { data: changed, expiresAt }, now)
+      : await CONTROLS.put(storage, { id: ID, owner: OWNER, data: changed, expiresAt }, now)
+    if (isWritten) return (state.rules = changed)
   }
+  throw new Error('the controls are being changed by others; try again')
+}
+
+function requireOpen({ maintenance }: Rules): void {
+  if (!maintenance) return
+  const seconds = String(maintenance.retry_after_seconds ?? 300)
+  throw new ApiError('MAINTENANCE', {
+    message: `${maintenance.message ?? 'The gateway is under maintenance and takes no new orders.'} Nothing was charged. Results that were ordered before can be collected.`,
+    headers: { 'retry-after': seconds },
+  })
+}
+
+const marginsOf = ({ margins }: Rules, { name, tag }: Product) => margins[name] ?? margins[tag]
+
+function currentMargin(rules: Rules, product: Product, now: number): string {
+  const changes = marginsOf(rules, product)
+  return changes ? marginAt(changes, now) : '0'
+}
+
+function marginsText({ margins }: Rules, now: number): string {
+  return Object.entries(margins)
+    .map(([name, changes]) => `${name}=${marginAt(changes, now)}`)
+    .join()
+}
+
+function steadySeconds({ margins }: Rules, now: number): number {
+  const next = Object.values(margins).flatMap((changes) => changes.map(({ from }) => from - now))
+  const ahead = next.filter((ms) => ms > 0)
+  return Math.floor(Math.min(STEADY_MS, ...ahead) / 1_000)
+}
+
+function honoured(
+  rules: Rules,
+  product: Product,
+  { price, signed, now }: { readonly price: Price; readonly signed: string; readonly now: number },
+): Price {
+  const changes = marginsOf(rules, product)
+  if (!changes) return price
+  const since = now - price.maxTimeoutSeconds * 1_000 - QUOTE_GRACE_MS
+  const prices = marginsSince(changes, since, now).map((percent) => withMargin(price, percent))
+  const current = withMargin(price, marginAt(changes, now))
+  return prices.find(({ amount }) => String(amount) === signed) ?? current
+}
+
+function requireListed({ blocked, allowed }: Rules, payer: string, otherAddress: string | undefined): void {
+  for (const wallet of otherAddress ? [payer, otherAddress] : [payer]) {
+    const block = blocked[wallet.toLowerCase()]
+    if (block) throw refused(`The operator has blocked the wallet ${wallet}${block.reason ? `: ${block.reason}` : ''}.`)
+  }
+  if (Object.keys(allowed).length > 0 && !allowed[payer.toLowerCase()])
+    throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
+}
+
+async function reserve(
+  { rules, clock, spending }: State,
+  { limits, ...order }: Parameters<Controls['reserve']>[0],
+): Promise<SpendingHold | undefined> {
+  const { payer, gateway } = order
+  const now = clock.now()
+  const wallet = rules.wallet_limits[payer.toLowerCase()] ?? rules.wallet_limits[ALL]
+  const own = rules.gateway_limits[gateway] ?? rules.gateway_limits[ALL]
+  if (!wallet && !own) return undefined
+  const hold = await holdWithin(spending, { own, wallet }, { ...order, now })
+  try {
+    if (own) await requirePermit(own, { limits, caller: `gateway ${gateway}`, now, whose: GATEWAY })
+    if (wallet) await requirePermit(wallet, { limits, caller: `wallet ${payer}`, now, whose: `The wallet ${payer}` })
+  } catch (error) {
+    hold.release()
+    throw error
+  }
+  return hold
+}
+
+/** From the last read on it is one turn, so that of orders at the same time each counts those before it. */
+async function holdWithin(
+  spending: Spending,
+  { own, wallet }: { readonly own: Limit | undefined; readonly wallet: Limit | undefined },
+  { payer, gateway, amount, now }: LimitedOrder & { readonly now: number },
+): Promise<SpendingHold> {
+  const spent = new Map<Period, () => bigint>()
+  for (const period of PERIODS)
+    if (wallet?.[`usdc_per_${period}`] !== undefined) spent.set(period, await spending.wallet(payer, period, now))
+  if (own)
+    requireBudget(own, { amount, now, whose: GATEWAY, spent: (period) => spending.gateway(gateway, period, now) })
+  if (wallet)
+    requireBudget(wallet, {
+      amount,
+      now,
+      whose: `The wallet ${payer}`,
+      spent: (period) => spent.get(period)?.() ?? 0n,
+    })
+  return spending.hold({ payer, gateway, amount }, now)
 }
 
 /** The markup of a gateway, and its operator's margins as they change. */

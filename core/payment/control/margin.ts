@@ -9,7 +9,7 @@ import type { MarginChange } from './rules.ts'
  */
 export const MARGIN_DELAY_MS = 10_000
 
-/** What a cost comes to: with the margin of its quote, and at most the quote. */
+/** Charge for a cost: with the margin of its quote, and at most the quote. */
 export function chargeOf(
   cost: Usdc,
   { margin = '0', quote }: { readonly margin?: string; readonly quote: Usdc },

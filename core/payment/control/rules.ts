@@ -1,4 +1,4 @@
-/** What the operator may change at run time: lists of wallets, limits, margins and the maintenance switch. */
+/** Rules that the operator may change at run time: lists of wallets, limits, margins and the maintenance switch. */
 import { type Static, Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
 

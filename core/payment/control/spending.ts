@@ -1,6 +1,6 @@
 /** Spending of wallets and gateways by day and month, open calls included. */
 import { decorated, OTHER_VERBS } from '../../ports/decorated_storage.ts'
-import type { Call, LedgerCursor, LedgerEntry, Storage } from '../../ports/mod.ts'
+import type { Call, LedgerCursor, LedgerEntry, LedgerReads, Storage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 
 export type Period = 'day' | 'month'
@@ -48,7 +48,7 @@ const OVERLAP_MS = 10_000
 /** An authorization lives no longer than this, so neither does what is counted for it. */
 const PENDING_MS = 3_600_000
 
-export function spendings(ledger: Pick<Storage, 'listSettled' | 'spendByModel'>): Spending {
+export function spendings(ledger: Pick<LedgerReads, 'listSettled' | 'spendByModel'>): Spending {
   const pending = new Map<string, Pending>()
   let settlements = 0
   let holds = 0

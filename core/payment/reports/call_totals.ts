@@ -1,7 +1,7 @@
 /** Sums of calls by hour and day (decision 127): each change of a call adds to one of them. */
 import type { CallTotal, CallTotalsQuery } from '../../ports/mod.ts'
 import { type Usdc, usdc } from '../../x402/money.ts'
-import type { Row } from '../ledger.ts'
+import type { Row } from '../ledger/mod.ts'
 
 export const HOUR_MS = 3_600_000
 export const DAY_MS = 86_400_000

@@ -1,14 +1,23 @@
-/** What a settlement is given. */
+/** The context of a settlement, and its arguments. */
 import type { Clock } from '../../lib/clock.ts'
 import type { Json } from '../../lib/json.ts'
-import type { Chain, Log, SettledBy, Storage, Usage } from '../../ports/mod.ts'
+import type {
+  CallStorage,
+  Chain,
+  Coordination,
+  LedgerReads,
+  Log,
+  RecordStorage,
+  SettledBy,
+  Usage,
+} from '../../ports/mod.ts'
 import type { Meter } from '../../ports/meter.ts'
 import type { Usdc } from '../../x402/money.ts'
 import type { PrepaidCalls } from '../prepaid_calls.ts'
 import type { Timeouts } from '../timeouts.ts'
 
 export type SettleContext = {
-  readonly storage: Storage
+  readonly storage: CallStorage & Coordination & LedgerReads & RecordStorage
   readonly chain: Chain
   readonly clock: Clock
   readonly log: Log

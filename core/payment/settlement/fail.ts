@@ -1,7 +1,7 @@
 /** Fails calls whose work ends without a result. None of them is charged. */
-import type { Call, Storage } from '../../ports/mod.ts'
+import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
 import type { ActiveCalls } from '../active_calls.ts'
-import { isUnfinished, LOST } from '../ledger.ts'
+import { isUnfinished, LOST } from '../ledger/mod.ts'
 import type { Timeouts } from '../timeouts.ts'
 
 export const STALLED = 'Job stalled: it ran for more than an hour. Nothing was charged.'
@@ -25,7 +25,7 @@ export const MAX_REASON = 500
 
 /** Fails a call, uncharged. False when it had ended. */
 export function fail(
-  storage: Storage,
+  storage: CallStorage & RecordStorage,
   call: Pick<Call, 'id'>,
   failure: string | Failure,
   now: number,
@@ -45,7 +45,7 @@ export function fail(
 
 /** Fails a call whose worker died or that ran too long; returns the call as it is then stored. */
 export async function failIfOverdue(
-  storage: Storage,
+  storage: CallStorage & RecordStorage,
   call: Call,
   { now, timeouts, activeCalls }: { now: number; timeouts: Timeouts; activeCalls: ActiveCalls },
 ): Promise<Call> {
@@ -64,7 +64,7 @@ export async function failIfOverdue(
  * Fails a call whose work cannot start because storage failed, so that its authorization is free again. Throws `error`.
  */
 export async function abandon(
-  storage: Storage,
+  storage: CallStorage & RecordStorage,
   call: Pick<Call, 'id'>,
   { error, now }: { error: unknown; now: number },
 ): Promise<never> {

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
 import { silent } from '../../ports/meter.ts'
-import type { Authorization, Call, Outcome, SettledBy, Storage } from '../../ports/mod.ts'
+import type { Authorization, Call, CallStorage, Outcome, SettledBy } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 import type { Receipt } from '../../x402/protocol.ts'
 import { forgiveCall } from '../unpaid/unpaid_calls.ts'
@@ -119,7 +119,7 @@ function endOf({ kind }: Unpaid, isDelivered: boolean): 'unknown' | 'refused' | 
 async function finish(
   { storage, log }: SettleContext,
   call: Call,
-  { token, outcome, at }: { token: number; outcome: Outcome; at: Parameters<Storage['finishSettlement']>[3] },
+  { token, outcome, at }: { token: number; outcome: Outcome; at: Parameters<CallStorage['finishSettlement']>[3] },
 ): Promise<boolean> {
   try {
     return await storage.finishSettlement(call.id, token, outcome, at)

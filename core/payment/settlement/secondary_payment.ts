@@ -7,14 +7,14 @@ import { abandon, failIfOverdue } from './fail.ts'
 import { meaningOf, reasonOf } from '../outcome.ts'
 import { settleCall } from './settle.ts'
 import { noteUnpaidCall, unpaidCallOf } from '../unpaid/unpaid_calls.ts'
-import { capOf, overText } from '../exposure.ts'
+import { capOf, overText } from '../ledger/exposure.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { ActiveCalls } from '../active_calls.ts'
 import type { Timeouts } from '../timeouts.ts'
 import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Authorization, Call, NewWalletLimit, Ports, Storage, Verdict } from '../../ports/mod.ts'
+import type { Authorization, Call, NewWalletLimit, Ports, RecordStorage, Verdict } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'
 import { anyCallUrl, cannotVerify } from '../../endpoint/replies.ts'
 import { newId } from '../../lib/ids.ts'
@@ -28,7 +28,7 @@ export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** The call that a settled or pending second authorization belongs to now, when that is no longer the original one. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
-/** What second authorizations need of their engine. */
+/** The part of an engine that second authorizations need. */
 export type SecondaryContext = {
   readonly gateway: { readonly name: string; readonly basePath: string; readonly workerId: string }
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
@@ -40,7 +40,7 @@ export type SecondaryContext = {
 
 type SecondaryOutcome = Awaited<ReturnType<Extract<SecondaryPayment, { kind: 'ready' }>['settle']>>
 
-/** What is paid, to whom, and with which authorization. */
+/** The payment that is requested: how much, to whom, and with which authorization. */
 type Request = To & { readonly payment: Payment; readonly signal: AbortSignal }
 
 /** An authorization that its wallet has signed for the work of `call`. */
@@ -198,7 +198,7 @@ async function take(context: SecondaryContext, call: Call, known: Call): Promise
 const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
   scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
 
-async function parentOf(storage: Pick<Storage, 'getRecord'>, known: Call, now: number): Promise<string> {
+async function parentOf(storage: Pick<RecordStorage, 'getRecord'>, known: Call, now: number): Promise<string> {
   const taken = await TAKEN.get(storage, known.id, now)
   const data = (taken?.data ?? known.request) as { readonly parent?: string } | null
   return data?.parent ?? ''

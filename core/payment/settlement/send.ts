@@ -57,7 +57,7 @@ export async function spend(
   }
 }
 
-/** What to charge with this authorization: the call's charge where its scheme allows that, else its whole amount. */
+/** The charge of this authorization: the call's charge where its scheme allows that, else its whole amount. */
 export function chargeFor(offer: Offer, charge: Usdc | undefined): { readonly charge?: Usdc } {
   const most = parseAtomic(offer.amount)
   if (charge === undefined || most === undefined || !chargesUse(offer)) return {}

@@ -3,7 +3,7 @@ import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Authorization, Storage } from '../../ports/mod.ts'
+import type { Authorization, RecordStorage } from '../../ports/mod.ts'
 
 /** A refused authorization may be free again, but its reverted transfer is public on the chain. */
 const SENT = recordKind({ kind: 'sent_authorization', version: 1, schema: Type.Object({}) })
@@ -15,14 +15,14 @@ const RETENTION_MS = 3 * 86_400_000
  * call shows it.
  */
 export async function noteHandedOut(
-  storage: Storage,
+  storage: RecordStorage,
   { key, payer, expiresAt }: Authorization,
   now: number,
 ): Promise<void> {
   await SENT.put(storage, { id: idOf(key), owner: payer, data: {}, expiresAt: expiresAt + RETENTION_MS }, now)
 }
 
-export async function isNotedHandedOut(storage: Storage, key: string, now: number): Promise<boolean> {
+export async function isNotedHandedOut(storage: RecordStorage, key: string, now: number): Promise<boolean> {
   return (await SENT.get(storage, idOf(key), now)) !== undefined
 }
 

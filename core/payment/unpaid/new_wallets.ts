@@ -8,7 +8,7 @@ import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
 import { type BoundedMap, boundedMap } from '../../lib/bounded_map.ts'
 import { sharedBy } from '../../lib/per_process.ts'
-import type { Authorization, Call, Log, Storage } from '../../ports/mod.ts'
+import type { Authorization, Call, CallStorage, LedgerReads, Log, RecordStorage } from '../../ports/mod.ts'
 import { isCumulative } from '../../x402/offer.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import type { Offer } from '../../x402/protocol.ts'
@@ -20,8 +20,11 @@ import { wasAbandoned } from './unpaid_calls.ts'
  */
 export type NewWalletsLimit = { readonly gateway: Usdc; readonly address: Usdc; readonly streamed: Usdc }
 
+/** The worth of the open calls of a wallet that has never paid, in USDC, by default. */
+export const NEW_WALLET_USDC = '0.05'
+
 /** Limits of one wallet that has not paid, on calls that are served before settlement, where none are set. */
-export const NEW_WALLET_LIMIT = { calls: 2, worth: roundUp(dollars('0.05')) }
+export const NEW_WALLET_LIMIT = { calls: 2, worth: roundUp(dollars(NEW_WALLET_USDC)) }
 
 /** The limits of all of them where none are set, in USDC (decision 141). */
 export const NEW_WALLETS_USDC = { gateway: '4', address: '1.5', streamed: '1' }
@@ -97,7 +100,7 @@ export function isBeyondStreamed(worth: bigint, others: readonly UnprovenCall[],
 }
 
 export type UnprovenContext = {
-  readonly storage: Storage
+  readonly storage: CallStorage & LedgerReads & RecordStorage
   readonly log: Log
   readonly gateway: string
   readonly limit: NewWalletsLimit
@@ -140,19 +143,19 @@ type Wallet = Pick<Call, 'payer' | 'asset'>
 const nameOf = ({ payer, asset }: Wallet): string => `${asset} ${payer}`
 
 /** The highest price for which wallets were found not to be new. */
-const provenBy = (storage: Storage): BoundedMap<Usdc> =>
+const provenBy = (storage: CallStorage): BoundedMap<Usdc> =>
   sharedBy(storage, 'wallets that have paid', () => boundedMap<Usdc>(MAX_PROVEN))
 
 /**
  * Amount that a wallet must have paid so that an order does not count as a new wallet's; 0 if that is known, so that no
  * sum is read.
  */
-export function unprovenPrice(storage: Storage, wallet: Wallet, price: Usdc): Usdc {
+export function unprovenPrice(storage: CallStorage, wallet: Wallet, price: Usdc): Usdc {
   return (provenBy(storage).get(nameOf(wallet)) ?? 0n) >= price ? usdc(0n) : price
 }
 
 /** Remembers that a wallet is known for orders of this price. */
-export function notePaid(storage: Storage, wallet: Wallet, price: Usdc): void {
+export function notePaid(storage: CallStorage, wallet: Wallet, price: Usdc): void {
   const proven = provenBy(storage)
   const name = nameOf(wallet)
   const before = proven.get(name) ?? usdc(0n)
@@ -234,7 +237,7 @@ async function forgetProven(
   return true
 }
 
-async function isProven(storage: Storage, call: Call, now: number): Promise<boolean> {
+async function isProven(storage: CallStorage & LedgerReads & RecordStorage, call: Call, now: number): Promise<boolean> {
   if (call.paymentStatus === 'settled') return true
   return call.workStatus === 'failed' && call.paymentStatus === 'verified' && !(await wasAbandoned(storage, call, now))
 }

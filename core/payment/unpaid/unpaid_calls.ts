@@ -5,7 +5,7 @@ import { Type } from '@sinclair/typebox'
 import { type Abandoned, judgeAbandoned, USUAL_ABANDONED } from './abandoned_calls.ts'
 import { type ReadRecord, recordKind, type RecordKind } from '../../endpoint/record_kind.ts'
 import { type Usdc, usdc } from '../../x402/money.ts'
-import type { Call, Log, Storage } from '../../ports/mod.ts'
+import type { Call, CallStorage, LedgerReads, Log, RecordStorage } from '../../ports/mod.ts'
 import { tokenKeyOf } from '../../x402/offer.ts'
 
 const schema = Type.Object({
@@ -44,7 +44,7 @@ const latest = (calls: readonly Unpaid[]): Noted => ({ calls: calls.slice(-MAX_C
  * until `until`.
  */
 export function recordUnpaidCall(
-  storage: Storage,
+  storage: CallStorage & LedgerReads & RecordStorage,
   call: Wallet & Pick<Call, 'id'>,
   { now, until }: { now: number; until: number },
 ): Promise<void> {
@@ -52,7 +52,7 @@ export function recordUnpaidCall(
 }
 
 async function note(
-  storage: Storage,
+  storage: CallStorage & LedgerReads & RecordStorage,
   call: Wallet,
   { kind, unpaid, now }: { kind: RecordKind<Noted>; unpaid: Unpaid; now: number },
 ): Promise<void> {
@@ -71,7 +71,11 @@ async function note(
 }
 
 /** Takes a call back from the unpaid ones of its wallet: that it was not paid is not its buyer's fault. */
-export async function forgiveCall(storage: Storage, call: Wallet & Pick<Call, 'id'>, now: number): Promise<void> {
+export async function forgiveCall(
+  storage: CallStorage & LedgerReads & RecordStorage,
+  call: Wallet & Pick<Call, 'id'>,
+  now: number,
+): Promise<void> {
   for (;;) {
     const stored = await UNPAID.get(storage, idOf(call), now)
     if (!stored) return
@@ -83,7 +87,7 @@ export async function forgiveCall(storage: Storage, call: Wallet & Pick<Call, 'i
 
 /** `recordUnpaidCall` for an answer that is already being sent: a storage error is alerted and otherwise ignored. */
 export async function noteUnpaidCall(
-  { storage, log }: { storage: Storage; log: Log },
+  { storage, log }: { storage: CallStorage & LedgerReads & RecordStorage; log: Log },
   call: Call,
   at: { now: number; until: number },
 ): Promise<void> {
@@ -94,7 +98,7 @@ export async function noteUnpaidCall(
 
 /** Records a job whose authorization expires at `from`. A storage error is alerted and otherwise ignored. */
 export async function noteUncollectedJob(
-  { storage, log }: { storage: Storage; log: Log },
+  { storage, log }: { storage: CallStorage & LedgerReads & RecordStorage; log: Log },
   call: Call,
   { from, until, now }: { from: number; until: number; now: number },
 ): Promise<void> {
@@ -111,7 +115,7 @@ export async function noteUncollectedJob(
  * balance for one.
  */
 export async function uncollectedJobOf(
-  storage: Storage,
+  storage: CallStorage & LedgerReads & RecordStorage,
   wallet: Wallet,
   { now, next, holds }: { now: number; next: bigint; holds: bigint },
 ): Promise<Call | undefined> {
@@ -138,7 +142,11 @@ export async function uncollectedJobOf(
 /**
  * Records a call whose payment was in doubt and is now refused. A job is not recorded: its result was never delivered.
  */
-export async function recordIfRefused(storage: Storage, id: string, at: { now: number; until: number }): Promise<void> {
+export async function recordIfRefused(
+  storage: CallStorage & LedgerReads & RecordStorage,
+  id: string,
+  at: { now: number; until: number },
+): Promise<void> {
   const call = await storage.getCall(id)
   if (call?.paymentStatus === 'refused' && call.startedAt === null) await recordUnpaidCall(storage, call, at)
 }
@@ -148,7 +156,7 @@ export async function recordIfRefused(storage: Storage, id: string, at: { now: n
  * freed, so that it counts without a gap. A storage error is alerted and otherwise ignored.
  */
 export async function noteAbandonedCall(
-  { storage, log }: { storage: Storage; log: Log },
+  { storage, log }: { storage: CallStorage & LedgerReads & RecordStorage; log: Log },
   call: Wallet & Pick<Call, 'id' | 'quote'>,
   { now, until }: { now: number; until: number },
 ): Promise<void> {
@@ -164,7 +172,11 @@ export async function noteAbandonedCall(
 }
 
 /** Whether a failed call cost its vendor's work, because its buyer abandoned or cancelled it. */
-export async function wasAbandoned(storage: Storage, call: Wallet & Pick<Call, 'id'>, now: number): Promise<boolean> {
+export async function wasAbandoned(
+  storage: CallStorage & LedgerReads & RecordStorage,
+  call: Wallet & Pick<Call, 'id'>,
+  now: number,
+): Promise<boolean> {
   const stored = await UNPAID.get(storage, idOf(call), now)
   return stored !== undefined && unpaidIn(stored).some(({ call: id, worth }) => id === call.id && worth !== undefined)
 }
@@ -174,7 +186,7 @@ export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readon
 
 /** Payments since `since` cover abandoned calls; for `newWorth` see `judgeAbandoned`. */
 export async function blockOf(
-  storage: Storage,
+  storage: CallStorage & LedgerReads & RecordStorage,
   wallet: Wallet,
   { now, since, newWorth }: { now: number; since: number; newWorth: Usdc },
 ): Promise<Block | undefined> {
@@ -198,12 +210,20 @@ export async function blockOf(
 /**
  * An answered call of this wallet whose payment was refused, or one of too many uncollected ones; otherwise undefined.
  */
-export async function unpaidCallOf(storage: Storage, wallet: Wallet, now: number): Promise<Call | undefined> {
+export async function unpaidCallOf(
+  storage: CallStorage & LedgerReads & RecordStorage,
+  wallet: Wallet,
+  now: number,
+): Promise<Call | undefined> {
   const stored = await UNPAID.get(storage, idOf(wallet), now)
   return stored && (await unpaidCallIn(storage, stored, now))
 }
 
-async function unpaidCallIn(storage: Storage, stored: ReadRecord<Noted>, now: number): Promise<Call | undefined> {
+async function unpaidCallIn(
+  storage: CallStorage & LedgerReads & RecordStorage,
+  stored: ReadRecord<Noted>,
+  now: number,
+): Promise<Call | undefined> {
   const standing = unpaidIn(stored).filter(({ until }) => until > now)
   const paid = new Set<string>()
   const uncollected: Call[] = []

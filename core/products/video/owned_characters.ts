@@ -1,7 +1,7 @@
 /** Enrolled characters: records that map our ids to a wallet and to the vendor's ids. */
 import { type Static, Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Call, Storage } from '../../ports/mod.ts'
+import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
 
 /**
  * A character that was enrolled here. Its picture is at `mediaKey`, or at `source` when it was not mirrored; `call`
@@ -48,7 +48,7 @@ export const FOREVER = Number.MAX_SAFE_INTEGER
  * unknown ids.
  */
 export async function vendorAssetOf(
-  storage: Pick<Storage, 'getRecord' | 'getCall'>,
+  storage: Pick<RecordStorage, 'getRecord'> & Pick<CallStorage, 'getCall'>,
   id: string,
   { payer, now }: { payer: string; now: number },
 ): Promise<string | undefined> {

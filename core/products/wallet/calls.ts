@@ -4,7 +4,7 @@ import { free } from '../../endpoint/mod.ts'
 import { json, type Reply } from '../../http/reply.ts'
 import { refused } from '../../http/request_body.ts'
 import { clip } from '../../lib/text.ts'
-import type { LedgerCursor, LedgerEntry, Storage } from '../../ports/mod.ts'
+import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../ports/mod.ts'
 import { challenge as challengeOf } from '../../x402/challenge.ts'
 import { print } from '../../x402/money.ts'
 import type { SignInChallenge } from '../../x402/sign_in.ts'
@@ -107,7 +107,7 @@ type Paging = {
   readonly limit: number
 }
 
-async function pageOf(ledger: Pick<Storage, 'listCalls'>, paging: Paging): Promise<Page> {
+async function pageOf(ledger: Pick<LedgerReads, 'listCalls'>, paging: Paging): Promise<Page> {
   const { payer, gateway, now, limit } = paging
   const entries: LedgerEntry[] = []
   let { after } = paging

@@ -1,7 +1,6 @@
 /** Settings that only a gateway that sells has: a start without a configuration refuses if it finds any. */
-import type { Static } from '@sinclair/typebox'
 import { ACTING_SERVICES } from '../../../adapters/providers/manifest.ts'
-import { type File, variables } from '../file.ts'
+import { type Settings, variables } from '../file.ts'
 import { secretsOf } from '../services.ts'
 import type { Environment } from '../settings.ts'
 
@@ -22,10 +21,10 @@ const SETTINGS = [
 const PAYING_KEY = /(?:^|_)(?:RELAYER|FEE_PAYER)(?:_|$)/
 
 /** The names of what is set, as they were given: variables, or settings of a file without a gateway. */
-export function productionSettings(file: Static<typeof File>, env: Environment): readonly string[] {
+export function productionSettings(file: Settings, env: Environment): readonly string[] {
   const isSet = (setting: string) => {
     const [name = setting, member] = setting.split('.')
-    const value = (file as Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>)[name]
+    const value = (file as unknown as Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>)[name]
     return (member === undefined ? value : value?.[member]) !== undefined
   }
   const named = (setting: string) =>

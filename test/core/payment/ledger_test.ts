@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { type ExposedCall, exposure } from '../../../core/payment/exposure.ts'
+import { type ExposedCall, exposure } from '../../../core/payment/ledger/exposure.ts'
 import {
   expiryAction,
   type AuthorizationBinding,
@@ -12,7 +12,7 @@ import {
   patchOf,
   takePermits,
   UNCLAIMED,
-} from '../../../core/payment/ledger.ts'
+} from '../../../core/payment/ledger/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Authorization, NewCall, Outcome } from '../../../core/ports/mod.ts'
 import { START } from '../../kit.ts'

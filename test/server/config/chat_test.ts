@@ -299,18 +299,19 @@ describe('free tier, guests and receipts', () => {
       { FREE_PER_HOUR: '50' },
     )
     expect(config).toMatchObject({
-      freePerMinute: 5,
-      freePerHour: 50,
-      receiptMs: 2_500,
-      allowlists: { generate_content: [PAYER], background: [] },
+      free_per_minute: 5,
+      free_per_hour: 50,
+      chat_receipt_seconds: 2.5,
+      generate_content_payers: [PAYER],
+      background_payers: [],
     })
     expect(good('', { FREE_PER_MINUTE: '1', CHAT_RECEIPT_SECONDS: '0' })).toMatchObject({
-      freePerMinute: 1,
-      receiptMs: 0,
+      free_per_minute: 1,
+      chat_receipt_seconds: 0,
     })
-    expect(good('new_wallet_calls = 3', { NEW_WALLET_USDC: '0.5' }).newWallet).toMatchObject({
-      calls: 3,
-      worth: 500_000n,
+    expect(good('new_wallet_calls = 3', { NEW_WALLET_USDC: '0.5' })).toMatchObject({
+      new_wallet_calls: 3,
+      new_wallet_usdc: '0.5',
     })
   })
 

@@ -270,7 +270,7 @@ describe('what can be said wrongly', () => {
         [],
       ])
     }
-    expect(good('', { OPERATOR_TOKEN: 'the-operators-own-token' }).operatorToken).toBe('the-operators-own-token')
+    expect(good('', { OPERATOR_TOKEN: 'the-operators-own-token' }).operator_token).toBe('the-operators-own-token')
   })
 })
 

@@ -253,16 +253,16 @@ describe('switches and poll keys', () => {
 
   test('references are taken unless they are switched off', () => {
     expect([
-      good('').featureFlags,
-      good('reference_media = false').featureFlags,
-      good('reference_media = true').featureFlags,
-    ]).toEqual([{}, { referenceMedia: false }, { referenceMedia: true }])
+      good('').reference_media,
+      good('reference_media = false').reference_media,
+      good('reference_media = true').reference_media,
+    ]).toEqual([true, false, true])
   })
 
   test('poll keys come from file or environment, newest first; without any, storage keeps one', () => {
-    expect(good('').pollKeys).toBeUndefined()
-    expect(good(`poll_keys = ["${one}"]`).pollKeys).toEqual([one])
-    expect(good(`poll_keys = ["${one}"]`, { POLL_KEYS: ` ${two}, ${one} ` }).pollKeys).toEqual([two, one])
+    expect(good('').poll_keys).toBeUndefined()
+    expect(good(`poll_keys = ["${one}"]`).poll_keys).toEqual([one])
+    expect(good(`poll_keys = ["${one}"]`, { POLL_KEYS: ` ${two}, ${one} ` }).poll_keys).toEqual([two, one])
   })
 
   test.each([

@@ -5,7 +5,7 @@
 import { checksummed } from '../../../../core/lib/checksum.ts'
 import type { Json } from '../../../../core/lib/json.ts'
 import { sharedBy } from '../../../../core/lib/per_process.ts'
-import type { Storage, StoredRecord } from '../../../../core/ports/mod.ts'
+import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../hex.ts'
 import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import type { ChannelConfig } from './digests.ts'
@@ -80,7 +80,7 @@ const PAGE = 500
 /** Channels in use of which a process remembers the state. */
 const MAX_KNOWN = 10_000
 
-export type ChannelStorage = Pick<Storage, 'isShared' | 'putRecord' | 'getRecord' | 'moveRecord' | 'listRecords'>
+export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
 /** Channels of one network. `seller` names who claims: the address that signs claims. */
 export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {

@@ -1,8 +1,8 @@
 /**
  * How much a payer may have open: pure decisions over rows that a storage has read (contract 1.47, 1.46; decision 18).
  */
-import { print, type Usdc, usdc } from '../x402/money.ts'
-import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../ports/mod.ts'
+import { print, type Usdc, usdc } from '../../x402/money.ts'
+import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../../ports/mod.ts'
 
 /**
  * open: bound, never sent. sent: handed to a chain or facilitator, so it may have been broadcast. dead and paid are

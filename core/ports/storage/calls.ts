@@ -1,10 +1,11 @@
 /**
- * The storage interface. Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide
+ * The calls of buyers. Times are milliseconds since 1970 and come in as arguments; no adapter reads a clock to decide
  * something. The answer of each method is atomic; no transaction, row or handle crosses the interface.
  */
-import type { Usdc } from '../x402/money.ts'
-import type { Offer, Receipt, Payment } from '../x402/protocol.ts'
-import type { Json } from '../lib/json.ts'
+import type { Json } from '../../lib/json.ts'
+import type { Usdc } from '../../x402/money.ts'
+import type { Offer, Payment, Receipt } from '../../x402/protocol.ts'
+import type { RecordMove } from './records.ts'
 
 /** queued -> in_progress -> completed | failed. */
 export type WorkStatus = 'queued' | 'in_progress' | 'completed' | 'failed'
@@ -80,28 +81,6 @@ export type CallNotes = {
   readonly settledBy: SettledBy | null
 }
 
-/** A call as the ledger lists it: without its request and its result, which may be large and are the buyer's. */
-export type LedgerEntry = Omit<Call, 'fingerprint' | 'request' | 'result' | 'workerId' | 'leaseExpiresAt'> &
-  CallNotes & {
-    /** The result was deleted at the end of its retention. */
-    readonly emptied: boolean
-  }
-
-/** An authorization that a call is bound to. `position` 0 opened the call. */
-export type LedgerAuthorization = {
-  readonly key: string
-  readonly call: string
-  readonly position: number
-  readonly status: 'open' | 'sent' | 'dead' | 'paid'
-  readonly expiresAt: number
-}
-
-/** A place in a listing: the entry that was listed last. */
-export type LedgerCursor = { readonly at: number; readonly id: string }
-
-/** How many characters at the end of a nonce or a transaction the ledger is searched by. */
-export const LOOKUP_CHARACTERS = 16
-
 /** Argument of `openCall`, which adds the statuses queued and verified, and nulls. */
 export type NewCall = Partial<Pick<CallNotes, 'quotedAt' | 'verifiedAt'>> &
   Omit<
@@ -148,56 +127,6 @@ export type CallPatch = Partial<
   > &
     Pick<CallNotes, 'vendorError'>
 >
-
-/** Payments of a wallet for one model of one product. */
-export type Spend = Pick<Call, 'gateway' | 'endpoint' | 'model' | 'asset'> & {
-  readonly calls: number
-  /** The sum of the receipts, which is not always the sum of the quotes. */
-  readonly spent: Usdc
-  readonly inputTokens: number
-  readonly outputTokens: number
-  /** When the last of them settled. */
-  readonly lastAt: number
-}
-
-/** Query for sums of calls: whole hours or days that begin at or after `since` and before `until`. */
-export type CallTotalsQuery = {
-  readonly unit: 'hour' | 'day'
-  readonly since: number
-  readonly until: number
-  /** A sum for each gateway, endpoint or model; without it, one for all. */
-  readonly by?: 'gateway' | 'endpoint' | 'model'
-  readonly gateway?: string
-  readonly endpoint?: string
-  readonly model?: string
-}
-
-/**
- * A sum of calls of an hour or a day. Work counts when it ends, as completed or failed; a payment counts when it
- * settles, is refused, or ends unresolved.
- */
-export type CallTotal = {
-  /** When the hour or the day begins, in UTC. */
-  readonly at: number
-  /** The value that `by` groups on; null without `by`, and for calls without a model. */
-  readonly name: string | null
-  readonly outcome: 'completed' | 'failed' | 'settled' | 'refused' | 'unresolved'
-  /** Completed calls took at most so many milliseconds from order to result; 0 for other outcomes. */
-  readonly upToMs: number
-  readonly calls: number
-  /** Sum that settled calls paid. */
-  readonly spent: Usdc
-}
-
-/** A small record beside the calls, of one owner. `kind` and `id` identify it. */
-export type StoredRecord = {
-  readonly kind: string
-  readonly id: string
-  readonly owner: string
-  readonly data: Json
-  /** Expired records are treated as absent. */
-  readonly expiresAt: number
-}
 
 /** The limit of a payer's open calls (contract 1.47, 1.46; decision 18). */
 export type Cap = {
@@ -248,9 +177,6 @@ export type PaidWork = {
   readonly spent: RecordMove
 }
 
-/** A record in place of the one that has the data `from`. */
-export type RecordMove = { readonly record: StoredRecord; readonly from: Json }
-
 export type Recorded =
   | { kind: 'recorded' }
   /** The authorization already serves this call. */
@@ -288,11 +214,8 @@ export type Outcome =
   /** The outcome could not be found out in time; an operator must check. */
   | { kind: 'unresolved' }
 
-export interface Storage {
-  /** Whether several processes may use this database at the same time. Absent: it belongs to one process. */
-  readonly isShared?: boolean
-  /** The time of the database, where it runs on another machine. Absent where it is the time of this process. */
-  now?(): Promise<number>
+/** Opens, moves and settles calls. */
+export interface CallStorage {
   /**
    * Binds the authorization, checks the payer's exposure and inserts the call with a lease until `until`, in one step.
    * An authorization is free again when its call failed with payment status verified, or when the lease of its
@@ -324,17 +247,6 @@ export interface Storage {
     patch: CallPatch,
   ): Promise<boolean>
   /**
-   * Extends the leases of a worker's calls to `until`, and returns the ids of those that it may continue: its
-   * unfinished ones, and those that were declared lost while their authorization has served no other call since, which
-   * are unfinished again. Each call is one atomic step.
-   */
-  renew(workerId: string, ids: readonly string[], until: number): Promise<readonly string[]>
-  /** Unfinished calls whose lease has expired, oldest first, then by id. */
-  lostCalls(now: number, limit: number): Promise<readonly Call[]>
-  /** Unfinished calls of a worker on one gateway, by id; only ids after `after`, which is an id or the empty string. */
-  unfinishedCalls(workerId: string, at: { gateway: string; after: string; limit: number }): Promise<readonly Call[]>
-
-  /**
    * Claims the right to settle a completed call until `until`. With `result`, completes the call in the same step, with
    * its `usage`, `charge` and `expiresAt`; with `workerId` too, even where that worker's call was declared lost
    * meanwhile. The claim must outlive the deadline given to `settle`.
@@ -360,105 +272,4 @@ export interface Storage {
     outcome: Outcome,
     at: { now: number; expiresAt?: number; by?: SettledBy; reason?: string },
   ): Promise<boolean>
-  /**
-   * Calls in `settling` whose claim expired at or before `before`, oldest first, then by id; of one gateway, where it
-   * is given.
-   */
-  unsettled(before: number, limit: number, gateway?: string): Promise<readonly Call[]>
-  /**
-   * Calls of a wallet that settled at or after `since`, summed by gateway, endpoint, model and asset; most expensive
-   * first.
-   */
-  spendByModel(payer: string, since: number): Promise<readonly Spend[]>
-
-  /**
-   * Ledger entries that were opened at or after `since` and before `until`, newest first, then by id, highest first; of
-   * one wallet, where it is given. `after` continues behind the entry that was listed last.
-   */
-  listCalls(at: {
-    payer?: string
-    since: number
-    until: number
-    after?: LedgerCursor
-    limit: number
-  }): Promise<readonly LedgerEntry[]>
-  /**
-   * Ledger entries that settled at or after `since`, oldest first, then by id. `after` continues behind the entry that
-   * was listed last.
-   */
-  listSettled(at: { since: number; after?: LedgerCursor; limit: number }): Promise<readonly LedgerEntry[]>
-  /**
-   * Ledger entries with this call id, this key of an authorization, or this transaction, or with an authorization that
-   * ends in `/` and this nonce; newest first, at most `limit`. An index on the last characters is used.
-   */
-  findCalls(name: string, limit: number): Promise<readonly LedgerEntry[]>
-  /**
-   * Sums of calls by hour or day, in the order of time and name, from sums that are kept, never from a scan of calls.
-   * They outlive the calls. Sums by hour are kept for 60 days.
-   */
-  callTotals(query: CallTotalsQuery): Promise<readonly CallTotal[]>
-  /** How many wallets had a call settled, by day in UTC; by the names that the query has. */
-  buyersByDay(query: Omit<CallTotalsQuery, 'unit' | 'by'>): Promise<readonly { at: number; buyers: number }[]>
-  /**
-   * Ledger entries whose work is unfinished, or whose payment is settling or unresolved, oldest first, then by id: at
-   * most `limit` of each, of unfinished ones those whose lease ends first.
-   */
-  listOpen(limit: number): Promise<readonly LedgerEntry[]>
-  /** The authorizations of a call, by position. */
-  listAuthorizations(call: string): Promise<readonly LedgerAuthorization[]>
-
-  /** Stores a record. False, and nothing written, while an unexpired one of its kind and id exists. */
-  putRecord(record: StoredRecord, now: number): Promise<boolean>
-  getRecord(kind: string, id: string, now: number): Promise<StoredRecord | undefined>
-  /**
-   * Compare and set: true when the unexpired record of this kind and id had the data `from`, and is now this one. It
-   * may name another owner.
-   */
-  moveRecord(record: StoredRecord, from: Json, now: number): Promise<boolean>
-  /** Unexpired records of a kind and owner, at most `limit`, by id; only ids after `after`, where it is given. */
-  listRecords(
-    kind: string,
-    owner: string,
-    at: { now: number; after?: string; limit: number },
-  ): Promise<readonly StoredRecord[]>
-
-  /** Takes or extends a named lease. False while another worker has it. */
-  lease(name: string, workerId: string, at: { now: number; until: number }): Promise<boolean>
-  /** Takes up to `take` permits from a fixed rate window; grants at most what is left. */
-  hit(bucket: Bucket, take: number, now: number): Promise<{ granted: number; resetAt: number }>
-
-  /**
-   * Deletes what has expired: unsettled calls, results of settled ones, rate windows, leases and records. Returns how
-   * many rows it changed. The ledger stays.
-   */
-  prune(now: number): Promise<number>
-  /**
-   * Deletes ledger rows: settled calls whose result `prune` has deleted, that settled at or before `before`, and whose
-   * authorizations have all expired at `now`. Returns how many.
-   */
-  pruneLedger(before: number, now: number): Promise<number>
-  /** Rows that `pruneLedger` would delete, oldest settlement first, then by id. */
-  ledgerRows(before: number, now: number, limit: number): Promise<readonly Call[]>
-  /**
-   * Deletes settled calls whose result `prune` has deleted, with their authorizations. What they paid is still counted
-   * by `spendByModel`, as of `day`, in days since 1970. Returns how many there were.
-   */
-  archiveCalls(ids: readonly string[], day: number): Promise<number>
-  close(): Promise<void>
 }
-
-/** Verbs that the operator's listings use. */
-export type LedgerReads = Pick<
-  Storage,
-  | 'listCalls'
-  | 'listSettled'
-  | 'findCalls'
-  | 'listAuthorizations'
-  | 'spendByModel'
-  | 'callTotals'
-  | 'buyersByDay'
-  | 'listOpen'
-  | 'getRecord'
->
-
-export type Bucket = { readonly key: string; readonly limit: number; readonly windowMs: number }
