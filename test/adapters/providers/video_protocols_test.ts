@@ -4,7 +4,7 @@ import { POLL_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/
 import { CLIP } from '../../fakes/videos.ts'
 import { CLIP_JOB } from '../../conformance/videos.ts'
 import { makerOf, protocolsOf } from './lib/protocols.ts'
-import { type Answer, calm, drip, flood, KEY, outcome, errorText, until } from './lib/provider_kit.ts'
+import { type Answer, calm, drip, KEY, ODD_REPLIES, outcome, errorText, until } from './lib/provider_kit.ts'
 import { STATES, vendorOn } from './lib/video_kit.ts'
 
 const protocols = [...protocolsOf('videos').keys()]
@@ -42,26 +42,10 @@ describe.each(protocols)('%s', (protocol) => {
     expect(protocolsOf('videos').get(protocol)?.baseUrl).toMatch(/^https:\/\/[^/]+\/.*[^/]$/))
 
   const odd: readonly (readonly [string, string, Answer])[] = [
-    [
-      'an HTML page',
-      'failure',
-      () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } }),
-    ],
-    ['JSON cut short', 'failure', () => new Response('{"id":"a', { headers: { 'content-type': 'application/json' } })],
-    ['JSON of another shape', 'failure', () => Response.json(['x'])],
-    ['null', 'failure', () => Response.json(null)],
-    ['nothing', 'failure', () => new Response(null, { status: 200 })],
+    ...ODD_REPLIES,
     ['an error in a 200', 'RATE_LIMITED 30', () => Response.json({ error: { code: '429', message: 'slow' } })],
-    ['an HTML 502, twice', 'failure', () => new Response('<html>bad gateway</html>', { status: 502 })],
-    ['an HTML 500', 'failure', () => new Response('<html>oops</html>', { status: 500 })],
-    ['a bare 401', 'operator', () => new Response(null, { status: 401 })],
-    ['a bare 403', 'operator', () => new Response(null, { status: 403 })],
     ['an HTML 404', 'operator', () => new Response('<html>no such page</html>', { status: 404 })],
     ['a redirect', 'operator', () => Response.redirect('https://other.example/', 307)],
-    ['a bare 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
-    ['a 429 with a time', 'RATE_LIMITED 7', () => new Response(null, { status: 429, headers: { 'retry-after': '7' } })],
-    ['a bare 504', 'UPSTREAM_TIMEOUT', () => new Response(null, { status: 504 })],
-    ['an error without end', 'failure', () => new Response(flood().body, { status: 500 })],
   ]
 
   test.each(odd)('a submission answered with %s is %s', async (_, expected, answer) => {

@@ -8,14 +8,14 @@ import {
   calm,
   KEY,
   outcome,
-  prose,
+  quoted,
   recorded,
-  recordings,
   replay,
   errorText,
   type Seen,
   setup,
   standIn,
+  testRecordings,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'exa_search'
@@ -133,23 +133,11 @@ describe('a refusal of exaSearch()', () => {
       const work = vendor.search(job, calm())
       expect(await outcome(work, log)).toBe(expected)
       const words = await errorText(work, log)
-      expect(
-        [KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) =>
-          words.includes(JSON.stringify(secret).slice(1, -1)),
-        ),
-      ).toEqual([])
+      expect(quoted(words, recorded(PROTOCOL, name))).toEqual([])
     }
   })
 
-  test('every recording is used, and names its document and how sure it is', () => {
-    expect(recordings(PROTOCOL)).toEqual(['answered', 'found', 'nothing', ...Object.keys(REFUSALS)].sort())
-    const sources = recordings(PROTOCOL).map((name) => recorded(PROTOCOL, name))
-    expect(
-      sources.filter(
-        ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
-      ),
-    ).toEqual([])
-  })
+  testRecordings(PROTOCOL, ['answered', 'found', 'nothing', ...Object.keys(REFUSALS)])
 })
 
 /** What a stand-in finds depends on the query alone. */

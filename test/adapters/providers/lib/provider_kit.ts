@@ -166,6 +166,49 @@ export function prose(body: unknown): readonly string[] {
   return typeof body === 'object' && body !== null ? Object.values(body).flatMap(prose) : []
 }
 
+/** The key and the sentences of a vendor's reply that an error or the log repeats. */
+export function quoted(words: string, { body }: Recorded, secrets: readonly string[] = [KEY]): readonly string[] {
+  return [...secrets, ...prose(body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1)))
+}
+
+/** One test: the recordings of a protocol are those that are `used`, and each names its source. */
+export function testRecordings(
+  protocol: string,
+  used: readonly string[],
+  title = 'every recording is used, and names its document and how sure it is',
+): void {
+  test(title, () => {
+    expect(recordings(protocol)).toEqual([...new Set(used)].sort())
+    const unsourced = recordings(protocol).filter((name) => {
+      const { document, certainty } = recorded(protocol, name)
+      return document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty)
+    })
+    expect(unsourced).toEqual([])
+  })
+}
+
+/** Replies that any vendor may send, and what each reads as. */
+export const ODD_REPLIES: readonly (readonly [string, string, Answer])[] = [
+  ['an HTML page', 'failure', () => new Response('<html>welcome</html>', { headers: { 'content-type': 'text/html' } })],
+  [
+    'JSON cut short',
+    'failure',
+    () =>
+      new Response('{"id":"a","data":[{"b64_json":"iVBORw0KGgo', { headers: { 'content-type': 'application/json' } }),
+  ],
+  ['JSON of another shape', 'failure', () => Response.json(['x'])],
+  ['null', 'failure', () => Response.json(null)],
+  ['nothing', 'failure', () => new Response(null, { status: 200 })],
+  ['an HTML 502, twice', 'failure', () => new Response('<html>bad gateway</html>', { status: 502 })],
+  ['an HTML 500', 'failure', () => new Response('<html>oops</html>', { status: 500 })],
+  ['a bare 401', 'operator', () => new Response(null, { status: 401 })],
+  ['a bare 403', 'operator', () => new Response(null, { status: 403 })],
+  ['a bare 429', 'RATE_LIMITED 30', () => new Response(null, { status: 429 })],
+  ['a 429 with a time', 'RATE_LIMITED 7', () => new Response(null, { status: 429, headers: { 'retry-after': '7' } })],
+  ['a bare 504', 'UPSTREAM_TIMEOUT', () => new Response(null, { status: 504 })],
+  ['an error without end', 'failure', () => new Response(flood().body, { status: 500 })],
+]
+
 export type Expected = {
   /** Recordings of good replies, which other tests read. */
   readonly read: readonly string[]
@@ -193,20 +236,10 @@ export function refusals(
       const work = Promise.resolve(kind === 'edit' ? vendor.edit?.(FOX_EDIT, calm()) : vendor.generate(FOX, calm()))
       expect(await outcome(work, log)).toBe(expected)
       const words = await errorText(work, log)
-      expect(
-        [KEY, ...prose(reply.body)].filter((secret) => words.includes(JSON.stringify(secret).slice(1, -1))),
-      ).toEqual([])
+      expect(quoted(words, reply)).toEqual([])
     })
 
-    test('every recording is used, and names its document and how sure it is', () => {
-      expect(recordings(protocol)).toEqual([...new Set([...read, ...rows.map(({ name }) => name)])].sort())
-      const sources = recordings(protocol).map((name) => recorded(protocol, name))
-      expect(
-        sources.filter(
-          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
-        ),
-      ).toEqual([])
-    })
+    testRecordings(protocol, [...read, ...rows.map(({ name }) => name)])
   })
 }
 

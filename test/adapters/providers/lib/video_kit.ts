@@ -11,16 +11,15 @@ import { BARRED, CLIP_JOB, DOOMED, ENDLESS } from '../../../conformance/videos.t
 import {
   type Answer,
   calm,
-  KEY,
   outcome,
-  prose,
+  quoted,
   recorded,
-  recordings,
   replay,
   errorText,
   type Seen,
   setup,
   standIn,
+  testRecordings,
 } from './provider_kit.ts'
 
 export type Make = (config: VideoVendorConfig) => VideoVendor
@@ -114,10 +113,7 @@ export type Readings = {
  */
 export function readings(protocol: string, make: Make, { taken, states, refused, job = CLIP_JOB }: Readings): void {
   const on = (name: string) => vendorOn(make, () => replay(recorded(protocol, name)))
-  const quotes = (words: string, name: string) =>
-    [KEY, ...prose(recorded(protocol, name).body)].filter((secret) =>
-      words.includes(JSON.stringify(secret).slice(1, -1)),
-    )
+  const quotes = (words: string, name: string) => quoted(words, recorded(protocol, name))
 
   describe(`a reply of ${protocol}`, () => {
     test.each(Object.entries(taken))('to a submission, %s, is the handle %s', async (name, handle) => {
@@ -149,15 +145,11 @@ export function readings(protocol: string, make: Make, { taken, states, refused,
       expect(quotes(await errorText(work, log), name)).toEqual([])
     })
 
-    test('is used wherever it is recorded, and names its document and how sure it is', () => {
-      expect(recordings(protocol)).toEqual([...new Set([taken, states, refused].flatMap(Object.keys))].sort())
-      const sources = recordings(protocol).map((name) => recorded(protocol, name))
-      expect(
-        sources.filter(
-          ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
-        ),
-      ).toEqual([])
-    })
+    testRecordings(
+      protocol,
+      [taken, states, refused].flatMap(Object.keys),
+      'is used wherever it is recorded, and names its document and how sure it is',
+    )
   })
 }
 

@@ -11,14 +11,14 @@ import {
   calm,
   KEY,
   outcome,
-  prose,
+  quoted,
   recorded,
-  recordings,
   replay,
   errorText,
   type Seen,
   setup,
   standIn,
+  testRecordings,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'xai_search'
@@ -155,22 +155,10 @@ describe('a refusal of xaiSearch()', () => {
     const work = vendor.search(JOB, calm())
     expect(await outcome(work, log)).toBe(expected)
     const words = await errorText(work, log)
-    expect(
-      [KEY, ...prose(recorded(PROTOCOL, name).body)].filter((secret) =>
-        words.includes(JSON.stringify(secret).slice(1, -1)),
-      ),
-    ).toEqual([])
+    expect(quoted(words, recorded(PROTOCOL, name))).toEqual([])
   })
 
-  test('every recording is used, and names its document and how sure it is', () => {
-    expect(recordings(PROTOCOL)).toEqual(['found', 'found_counted', 'found_listed', ...Object.keys(REFUSALS)].sort())
-    const sources = recordings(PROTOCOL).map((name) => recorded(PROTOCOL, name))
-    expect(
-      sources.filter(
-        ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
-      ),
-    ).toEqual([])
-  })
+  testRecordings(PROTOCOL, ['found', 'found_counted', 'found_listed', ...Object.keys(REFUSALS)])
 
   test('that comes too late is a timeout', async () => {
     const { vendor, log, clock } = vendorOn(() => new Promise<Response>(() => {}))

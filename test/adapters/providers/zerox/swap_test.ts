@@ -5,7 +5,7 @@ import { brokenSwapVendors, echoVendor } from '../../../conformance/broken_swap.
 import { runBroken, runLaws } from '../../../conformance/law.ts'
 import { swapVendorLaws } from '../../../conformance/swap.ts'
 import { kit, ORIGIN, read, testClock, testLog } from '../../../kit.ts'
-import { calm, flood, prose, recorded, recordings, replay, errorText } from '../lib/provider_kit.ts'
+import { calm, flood, prose, recorded, replay, errorText, testRecordings } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'zerox'
 const KEY = '0a1b2c3d-key'
@@ -152,30 +152,21 @@ describe('replies of zerox()', () => {
     },
   )
 
-  test('every recording is used, and names its document and how sure it is', () => {
-    const used = [
-      'price',
-      'no_liquidity',
-      'submitted',
-      'input_invalid',
-      'token_not_authorized',
-      'taker_not_authorized',
-      'status_not_found',
-      'no_trades_access',
-      'rate_limited',
-      'internal',
-      'no_key',
-      'wrong_key',
-      'no_balance',
-    ]
-    expect(recordings(PROTOCOL)).toEqual(used.sort())
-    const sources = recordings(PROTOCOL).map((name) => recorded(PROTOCOL, name))
-    expect(
-      sources.filter(
-        ({ document, certainty }) => document.length < 10 || !['quoted', 'types', 'inferred'].includes(certainty),
-      ),
-    ).toEqual([])
-  })
+  testRecordings(PROTOCOL, [
+    'price',
+    'no_liquidity',
+    'submitted',
+    'input_invalid',
+    'token_not_authorized',
+    'taker_not_authorized',
+    'status_not_found',
+    'no_trades_access',
+    'rate_limited',
+    'internal',
+    'no_key',
+    'wrong_key',
+    'no_balance',
+  ])
 
   test.each([400, 500])('a page instead of JSON is a %d without details', async (status) => {
     const { vendor } = fixture(() => new Response('<html>secret</html>', { status }))

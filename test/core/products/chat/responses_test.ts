@@ -15,6 +15,7 @@ import {
   type ChatFormat,
 } from '../../../../core/mod.ts'
 import { decodeHeader, door, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
+import { rowsOf } from '../../../vectors/rows.ts'
 
 const path = '/api/v1/responses'
 const MODEL = 'vendor-a/chat-6-large'
@@ -252,56 +253,16 @@ describe('a refusal', () => {
   const envelope = (param: Json) => ({
     error: { message: expect.any(String), type: 'invalid_request_error', param, code: expect.anything() },
   })
-  const REFUSED: readonly [string, Record<string, unknown>, string][] = [
-    ['store', { store: true }, 'store'],
-    ['an earlier response', { previous_response_id: 'resp_1' }, 'previous_response_id'],
-    ['a conversation', { conversation: 'conv_1' }, 'conversation'],
-    ['a stored prompt', { prompt: { id: 'pmpt_1' } }, 'prompt'],
-    ['a tool that the vendor runs and charges for', { tools: [{ type: 'web_search' }] }, 'tools'],
-    ['an item of an earlier response', { input: [{ type: 'item_reference', id: 'msg_1' }] }, 'input.0'],
-    ['the same, without its type', { input: [{ role: 'user', content: 'x' }, { id: 'msg_1' }] }, 'input.1'],
-    [
-      'a file by its address',
-      {
-        input: [
-          {
-            role: 'user',
-            content: [
-              { type: 'input_text', text: 'x' },
-              { type: 'input_file', file_url: 'https://example.com/a.pdf' },
-            ],
-          },
-        ],
-      },
-      'input.0.content.1.file_url',
-    ],
-    [
-      'a file by its id',
-      { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'file_1' }] }] },
-      'input.0.content.0.file_id',
-    ],
-    [
-      'a file by its id in the output of a tool',
-      {
-        input: [
-          { type: 'computer_call_output', call_id: 'a', output: { type: 'computer_screenshot', file_id: 'file_1' } },
-        ],
-      },
-      'input.0.output.0.file_id',
-    ],
-    ['two answers', { n: 2 }, 'n'],
+  type Refused = readonly [string, Record<string, unknown>, string]
+  const REFUSED: readonly Refused[] = [
+    ...rowsOf<Refused>('chat/refused_responses'),
     ['neither input nor instructions', { input: undefined }, 'input'],
     ['no model', { model: undefined }, 'model'],
-    ['background and stream at once', { background: true, stream: true }, 'stream'],
-    ['max_output_tokens of 0', { max_output_tokens: 0 }, 'max_output_tokens'],
-    ['max_output_tokens of 1e308', { max_output_tokens: 1e308 }, 'max_output_tokens'],
-    ['a temperature that the model refuses', { temperature: 0.3 }, 'temperature'],
     [
       'max_tokens, under the name of chat, that is no count',
       { max_output_tokens: undefined, max_tokens: -5 },
       'max_tokens',
     ],
-    ['half an answer', { n: 0.5 }, 'n'],
   ]
   for (const [name, more, param] of REFUSED) {
     test(`${name}: 400 invalid_request_error that names ${param}, before any 402 (contract 7.11, 7.16)`, async () => {

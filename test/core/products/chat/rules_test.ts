@@ -8,6 +8,7 @@ import { scriptedChat, wholeAnswer } from '../../../fakes/chat.ts'
 import { catalog, chatRows, type Fields, type Json, type ChatFormat } from '../../../../core/mod.ts'
 import { characters, upperBound } from '../../../../core/products/chat/token_estimate.ts'
 import { kit, ORIGIN, read } from '../../../kit.ts'
+import { rowsOf } from '../../../vectors/rows.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const FREE = 'farebox/echo-free'
@@ -122,198 +123,8 @@ describe('input that is refused before payment', () => {
   type Case = readonly [string, Record<string, unknown>, string, string | null]
   const texts = (count: number) => Array.from({ length: count }, () => ({ type: 'text', text: 'x' }))
   const cases: readonly Case[] = [
-    [
-      'only system messages',
-      { messages: [{ role: 'system', content: 'Be brief.' }] },
-      'EMPTY_CONVERSATION',
-      'messages',
-    ],
-    [
-      'only developer messages',
-      { messages: [{ role: 'developer', content: 'Be brief.' }] },
-      'EMPTY_CONVERSATION',
-      'messages',
-    ],
-    ['no messages', { messages: [] }, 'EMPTY_CONVERSATION', 'messages'],
-    ['messages that are no array', { messages: 'Hello' }, 'INVALID_REQUEST_BODY', 'messages'],
-    ['a message without a role', { messages: [{ content: 'Hello' }] }, 'INVALID_REQUEST_BODY', 'messages.0.role'],
-    [
-      'a role that is none',
-      { messages: [{ role: 'robot', content: 'Hello' }] },
-      'INVALID_REQUEST_BODY',
-      'messages.0.role',
-    ],
-    ['a user without content', { messages: [{ role: 'user' }] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
-    ['a user whose content is null', { messages: [user(null)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
-    ['a number as content', { messages: [user(7)] }, 'INVALID_REQUEST_BODY', 'messages.0.content'],
-    [
-      'a text part without text',
-      { messages: [user([{ type: 'text' }])] },
-      'INVALID_REQUEST_BODY',
-      'messages.0.content.0.text',
-    ],
-    [
-      'a tool message without tool_call_id',
-      { messages: [user(), { role: 'tool', content: 'a fox' }] },
-      'INVALID_REQUEST_BODY',
-      'messages.1.tool_call_id',
-    ],
-    [
-      'a tool call without a name',
-      {
-        messages: [
-          user(),
-          { role: 'assistant', content: null, tool_calls: [{ id: 'c', function: { arguments: '' } }] },
-        ],
-      },
-      'INVALID_REQUEST_BODY',
-      null,
-    ],
-    ['max_tokens of 0', { max_tokens: 0 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
-    ['max_tokens of a half', { max_tokens: 0.5 }, 'INVALID_REQUEST_BODY', 'max_tokens'],
-    ['max_completion_tokens below 0', { max_completion_tokens: -1 }, 'INVALID_REQUEST_BODY', 'max_completion_tokens'],
-    ['temperature above 2', { temperature: 2.1 }, 'INVALID_REQUEST_BODY', 'temperature'],
-    ['temperature below 0', { temperature: -0.1 }, 'INVALID_REQUEST_BODY', 'temperature'],
-    ['top_p above 1', { top_p: 1.1 }, 'INVALID_REQUEST_BODY', 'top_p'],
-    ['stream that is a text', { stream: 'yes' }, 'INVALID_REQUEST_BODY', 'stream'],
-    [
-      'a tool that the vendor runs and charges for',
-      { tools: [FUNCTION, { type: 'web_search_20250305', name: 'web_search' }] },
-      'INVALID_PARAMETER',
-      'tools.1.type',
-    ],
-    ['tools that are no array', { tools: {} }, 'INVALID_REQUEST_BODY', 'tools'],
-    ['a tool without a type', { tools: [{}] }, 'INVALID_REQUEST_BODY', 'tools.0.type'],
-    ['a tool_choice that is a number', { tool_choice: 1 }, 'INVALID_REQUEST_BODY', 'tool_choice'],
-    ['response_format without a type', { response_format: {} }, 'INVALID_REQUEST_BODY', 'response_format.type'],
-    ['stop that is a number', { stop: 1 }, 'INVALID_REQUEST_BODY', 'stop'],
-    ['n of 0', { n: 0 }, 'INVALID_REQUEST_BODY', 'n'],
-    ['n of 9', { n: 9 }, 'INVALID_REQUEST_BODY', 'n'],
-    ['an effort that is none', { reasoning_effort: 'extreme' }, 'INVALID_PARAMETER', 'reasoning_effort'],
-    ['the effort max outside the six-series', { reasoning_effort: 'max' }, 'INVALID_PARAMETER', 'reasoning_effort'],
-    ['thinking without a type', { thinking: { budget_tokens: 1000 } }, 'INVALID_REQUEST_BODY', 'thinking.type'],
-    ['prompt_cache that is a text', { prompt_cache: 'yes' }, 'INVALID_REQUEST_BODY', 'prompt_cache'],
-    [
-      '51 search results',
-      { search_parameters: { max_search_results: 51 } },
-      'INVALID_REQUEST_BODY',
-      'search_parameters.max_search_results',
-    ],
-    [
-      'a search mode that is none',
-      { search_parameters: { mode: 'maybe' } },
-      'INVALID_REQUEST_BODY',
-      'search_parameters.mode',
-    ],
-    [
-      'a search from yesterday',
-      { search_parameters: { from_date: 'yesterday' } },
-      'INVALID_REQUEST_BODY',
-      'search_parameters.from_date',
-    ],
-    ['a search where there is none', { search_parameters: { mode: 'on' } }, 'INVALID_PARAMETER', 'search_parameters'],
-    ['a search of no mode where there is none', { search_parameters: {} }, 'INVALID_PARAMETER', 'search_parameters'],
-    ['a service tier that costs more', { service_tier: 'priority' }, 'INVALID_PARAMETER', 'service_tier'],
-    ...[
-      'web_search_options',
-      'plugins',
-      'models',
-      'route',
-      'provider',
-      'mcp_servers',
-      'container',
-      'inference_geo',
-      'prediction',
-      'audio',
-      'output_config',
-      'context_management',
-      'cachedContent',
-      'preset',
-      'deferred',
-    ].map((name): Case => [
-      `${name}, which costs extra or chooses for itself`,
-      { [name]: { any: 1 } },
-      'INVALID_PARAMETER',
-      name,
-    ]),
-    ['the fast mode', { speed: 'fast' }, 'INVALID_PARAMETER', 'speed'],
-    ['an answer in sound', { modalities: ['text', 'audio'] }, 'INVALID_PARAMETER', 'modalities'],
-    ['an answer that the vendor stores', { store: true }, 'INVALID_PARAMETER', 'store'],
-    [
-      'settings of another format that cost extra',
-      { generationConfig: { response_modalities: ['IMAGE'] } },
-      'INVALID_PARAMETER',
-      'generationConfig.responseModalities',
-    ],
-    [
-      'an earlier sound by its id',
-      { messages: [user(), { role: 'assistant', content: 'x', audio: { id: 'audio_1' } }] },
-      'INVALID_PARAMETER',
-      'messages.1.audio',
-    ],
-    [
-      'a part that is null',
-      { messages: [user([{ type: 'text', text: 'x' }, null])] },
-      'INVALID_REQUEST_BODY',
-      'messages.0.content',
-    ],
-    [
-      'a part that nobody here knows',
-      {
-        messages: [
-          user([
-            { type: 'text', text: 'x' },
-            { type: 'document', source: { type: 'url', url: 'https://example.com/a.pdf' } },
-          ]),
-        ],
-      },
-      'INVALID_PARAMETER',
-      'messages.0.content.1.type',
-    ],
-    [
-      'a part that is run by the vendor',
-      { messages: [user([{ type: 'container_upload', file_id: 'f' }])] },
-      'INVALID_PARAMETER',
-      'messages.0.content.0.type',
-    ],
-    [
-      'a file by its id',
-      { messages: [user([{ type: 'file', file: { file_id: 'file-1' } }])] },
-      'INVALID_PARAMETER',
-      'messages.0.content.0.file.file_id',
-    ],
-    [
-      'a file by its address',
-      { messages: [user([{ type: 'file', file: { file_url: 'https://example.com/a.pdf' } }])] },
-      'INVALID_PARAMETER',
-      'messages.0.content.0.file.file_url',
-    ],
-    [
-      'an address for the data of a file',
-      { messages: [user([{ type: 'file', file: { file_data: 'https://example.com/a.pdf' } }])] },
-      'INVALID_PARAMETER',
-      'messages.0.content.0.file.file_data',
-    ],
-    [
-      'an address for a sound',
-      { messages: [user([{ type: 'input_audio', input_audio: { data: 'gs://a/b', format: 'wav' } }])] },
-      'INVALID_PARAMETER',
-      'messages.0.content.0.input_audio.data',
-    ],
-    ['a tool that is null', { tools: [null] }, 'INVALID_REQUEST_BODY', 'tools.0'],
-    [
-      'a tool whose function is a text',
-      { tools: [{ type: 'function', function: 'look' }] },
-      'INVALID_REQUEST_BODY',
-      'tools.0.function',
-    ],
-    ['a legacy function that is null', { functions: [null] }, 'INVALID_REQUEST_BODY', 'functions.0'],
-    [
-      '10,001 messages',
-      { messages: Array.from({ length: 10_001 }, () => user('x')) },
-      'INVALID_REQUEST_BODY',
-      'messages',
-    ],
+    ...rowsOf<Case>('chat/refused_requests'),
+    ['10,001 messages', { messages: Array(10_001).fill(user('x')) }, 'INVALID_REQUEST_BODY', 'messages'],
     [
       '2,001 parts in a message',
       { messages: [user(), user(texts(2_001))] },
@@ -322,18 +133,17 @@ describe('input that is refused before payment', () => {
     ],
     [
       '20,001 parts in all',
-      { messages: Array.from({ length: 11 }, () => user(texts(1_900))) },
+      { messages: Array(11).fill(user(texts(1_900))) },
       'INVALID_REQUEST_BODY',
       'messages.10.content',
     ],
     [
       '513 tools of both kinds',
-      { tools: Array.from({ length: 512 }, () => FUNCTION), functions: [FUNCTION.function] },
+      { tools: Array(512).fill(FUNCTION), functions: [FUNCTION.function] },
       'INVALID_REQUEST_BODY',
       'tools',
     ],
     ['no model', { model: undefined }, 'INVALID_REQUEST_BODY', 'model'],
-    ['a model that is a number', { model: 7 }, 'INVALID_REQUEST_BODY', 'model'],
   ]
   for (const [name, more, code, param] of cases) {
     test(`${name} is 400 and asks no vendor (contract 6.4, 6.5, 6.6, 6.7, 6.10, 6.13, 6.16, 6.45, 6.54)`, async () => {

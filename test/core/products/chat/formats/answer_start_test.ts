@@ -9,6 +9,7 @@ import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../..
 import { isAnswerStart } from '../../../../../core/products/chat/formats/answer_start.ts'
 import { rateLimited } from '../../../../../core/http/errors.ts'
 import { COMPLETIONS, HELLO, MODEL, reading, deltaChunk, STREAM, streaming, table } from '../../../call/stream_kit.ts'
+import { rowsOf } from '../../../../vectors/rows.ts'
 
 const ROLE = deltaChunk({ role: 'assistant', content: '' })
 const HI = deltaChunk({ content: 'Hi' })
@@ -368,68 +369,7 @@ describe('an answer of white space in a format that its vendor speaks', () => {
 })
 
 describe('the first real event', () => {
-  const cases: readonly (readonly [Exclude<ChatFormat, 'chat'>, object, boolean])[] = [
-    ['messages', { type: 'message_start', message: { content: [] } }, false],
-    ['messages', { type: 'ping' }, false],
-    ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } }, false],
-    ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: '' } }, false],
-    ['messages', { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} }, false],
-    ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: ' \n' } }, false],
-    ['messages', { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hi' } }, true],
-    [
-      'messages',
-      { type: 'content_block_delta', index: 0, delta: { type: 'citations_delta', citation: { url: 'x' } } },
-      true,
-    ],
-    ['messages', { type: 'content_block_start', index: 0, content_block: { type: 'thinking', thinking: '' } }, true],
-    [
-      'messages',
-      { type: 'content_block_start', index: 0, content_block: { type: 'redacted_thinking', data: 'x' } },
-      true,
-    ],
-    [
-      'messages',
-      { type: 'content_block_start', index: 0, content_block: { type: 'tool_use', id: 't', name: 'f', input: {} } },
-      true,
-    ],
-    ['responses', { type: 'response.created', response: { instructions: 'x', output: [] } }, false],
-    ['responses', { type: 'response.in_progress', response: {} }, false],
-    ['responses', { type: 'response.output_item.added', item: { type: 'message', content: [] } }, false],
-    ['responses', { type: 'response.content_part.added', part: { type: 'output_text', text: '' } }, false],
-    ['responses', { type: 'response.output_text.delta', delta: '' }, false],
-    ['responses', { type: 'response.output_text.delta', delta: ' \n' }, false],
-    ['responses', { type: 'response.output_text.done', text: ' \n' }, false],
-    [
-      'responses',
-      { type: 'response.output_item.done', item: { type: 'message', content: [{ type: 'output_text', text: ' ' }] } },
-      false,
-    ],
-    ['responses', { type: 'response.output_text.delta', delta: 'Hi' }, true],
-    ['responses', { type: 'response.reasoning_summary_text.delta', delta: 'hm' }, true],
-    ['responses', { type: 'response.refusal.done', refusal: 'No.' }, true],
-    ['responses', { type: 'response.output_item.added', item: { type: 'reasoning', summary: [] } }, true],
-    [
-      'responses',
-      { type: 'response.output_item.added', item: { type: 'function_call', name: 'f', arguments: '' } },
-      true,
-    ],
-    ['generate_content', { candidates: [{ content: { role: 'model' } }] }, false],
-    [
-      'generate_content',
-      { candidates: [{ content: { role: 'model', parts: [{ text: '' }] } }], usageMetadata: {} },
-      false,
-    ],
-    ['generate_content', { candidates: [{ content: { parts: [{ text: ' ' }, { text: '\n' }] } }] }, false],
-    ['generate_content', { candidates: [{ content: { parts: [{ text: '', thoughtSignature: 'x' }] } }] }, false],
-    ['generate_content', { candidates: [{ content: { parts: [{ text: '', thought: true }] } }] }, false],
-    ['generate_content', { candidates: [{ content: { parts: [{ text: 'hm', thought: true }] } }] }, true],
-    ['generate_content', { candidates: [{ content: { parts: [{ functionCall: { name: 'f', args: {} } }] } }] }, true],
-    [
-      'generate_content',
-      { candidates: [{ content: { parts: [{ inlineData: { mimeType: 'image/png', data: 'x' } }] } }] },
-      true,
-    ],
-  ]
+  const cases = rowsOf<readonly [Exclude<ChatFormat, 'chat'>, object, boolean]>('chat/answer_starts')
   test.each(cases)('%s: %j is one: %p', (format, expected, is) => {
     expect(isAnswerStart(`data: ${JSON.stringify(expected)}\n\n`, format)).toBe(is)
   })
