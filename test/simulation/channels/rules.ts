@@ -1,6 +1,6 @@
 /** Rules of channels, each switched off by what stands behind a port: the model must miss every one. */
 import { decodeFunctionData, encodeFunctionData } from 'viem'
-import { type ChannelCosts, DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
+import { type ChannelCosts, DEPOSIT_GAS, type Reservation } from '../../../adapters/chains/evm/channels/costs.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
 import { batchSettlementAbi as abi } from '../../../adapters/chains/lib/x402_contracts.ts'
 import type { Rpc } from '../../../adapters/chains/json_rpc.ts'
@@ -213,7 +213,7 @@ export const channelFlags: readonly ChannelRule[] = [
     gasPerWallet: DEPOSIT_GAS,
     backing: ({ costs, ...rest }) => ({
       ...rest,
-      costs: { ...costs, depositsLimitedUntil: () => undefined, refundsLimitedUntil: () => undefined },
+      costs: unlimited(costs),
     }),
   },
   {
@@ -313,3 +313,14 @@ function withView({ reads, ...rest }: Backing, selector: string, changed: (data:
     },
   }
 }
+
+const RESERVED: Reservation = { kind: 'reserved', release: () => {} }
+
+/** Without a budget of a wallet. */
+export const unlimited = (costs: ChannelCosts): ChannelCosts => ({
+  ...costs,
+  depositsLimitedUntil: () => undefined,
+  refundsLimitedUntil: () => undefined,
+  reserveDeposit: () => RESERVED,
+  reserveRefund: () => RESERVED,
+})

@@ -36,7 +36,7 @@ import { CHAIN_ID, type Contract, createContract, depositDigest, digests } from 
 import { type Journal, journal } from './journal.ts'
 import { type Client, clientsOf, loadOf } from './clients.ts'
 import { AUTHORIZER, hasSigned } from './keys.ts'
-import type { Backing, ChannelRule } from './rules.ts'
+import { type Backing, type ChannelRule, unlimited } from './rules.ts'
 import { ASSET, DOMAIN, LAG_SECONDS, MIN_DEPOSIT, NETWORK, PAY_TO, WITHDRAW_DELAY } from './terms.ts'
 
 const MAX_PROCESSES = 6
@@ -369,11 +369,17 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
   }
 
   /** When all is well again, whoever waited for the end of the hour has waited. */
-  const unlessCalm = (costs: ChannelCosts): ChannelCosts => ({
-    ...costs,
-    depositsLimitedUntil: (...of) => (world.isCalm ? undefined : costs.depositsLimitedUntil(...of)),
-    refundsLimitedUntil: (...of) => (world.isCalm ? undefined : costs.refundsLimitedUntil(...of)),
-  })
+  function unlessCalm(costs: ChannelCosts): ChannelCosts {
+    const calm = unlimited(costs)
+    const now = () => (world.isCalm ? calm : costs)
+    return {
+      ...costs,
+      depositsLimitedUntil: (...of) => now().depositsLimitedUntil(...of),
+      refundsLimitedUntil: (...of) => now().refundsLimitedUntil(...of),
+      reserveDeposit: (...of) => now().reserveDeposit(...of),
+      reserveRefund: (...of) => now().reserveRefund(...of),
+    }
+  }
 
   function store(made: Omit<Signed, 'isPresented'>): Signed {
     const signed = { ...made, isPresented: false }

@@ -27,8 +27,23 @@ const LIVES = 10n
 const HOUR_MS = 3_600_000
 const MAX_WALLETS = 10_000
 
+/** Gas of a wallet's budget for one transaction, taken before it is sent. */
+export type Reservation =
+  | {
+      readonly kind: 'reserved'
+      /** Gives the gas back: nothing was sent. */
+      release(): void
+    }
+  | {
+      readonly kind: 'limited'
+      /** When the wallet has gas again, in milliseconds. */
+      readonly until: number
+    }
+
+type Spending = { readonly at: number; readonly gas: bigint }
+
 export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
-  const spendings = boundedMap<readonly { readonly at: number; readonly gas: bigint }[]>(MAX_WALLETS)
+  const spendings = boundedMap<readonly Spending[]>(MAX_WALLETS)
   const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
   // Deposits name the wallet in lower case, refunds with its checksum.
   const spentBy = (wallet: string, now: number) =>
@@ -38,6 +53,20 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     const spent = spentBy(at.wallet, at.now)
     const sum = spent.reduce((all, each) => all + each.gas, at.gas)
     return sum > limit ? (spent[0]?.at ?? at.now) + HOUR_MS : undefined
+  }
+
+  /** Synchronous, so that transactions in parallel cannot pass the limit together. */
+  function reserve(at: { wallet: string; gas: bigint; now: number }, limit: bigint): Reservation {
+    const until = limitedUntil(at, limit)
+    if (until !== undefined) return { kind: 'limited', until }
+    const name = at.wallet.toLowerCase()
+    const spending: Spending = { at: at.now, gas: at.gas }
+    spendings.set(name, [...spentBy(name, at.now), spending])
+    const release = () => {
+      const spent = spendings.get(name)?.filter((each) => each !== spending)
+      if (spent) spendings.set(name, spent)
+    }
+    return { kind: 'reserved', release }
   }
 
   return {
@@ -55,9 +84,8 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     /** The same of refunds, which leave half to deposits: whoever reads a voucher on chain can ask for one. */
     refundsLimitedUntil: (wallet: string, now: number) =>
       limitedUntil({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
-    spend(wallet: string, gas: bigint, now: number): void {
-      spendings.set(wallet.toLowerCase(), [...spentBy(wallet, now), { at: now, gas }])
-    },
+    reserveDeposit: (wallet: string, now: number) => reserve({ wallet, gas: DEPOSIT_GAS, now }, gasPerWallet),
+    reserveRefund: (wallet: string, now: number) => reserve({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
   }
 }
 

@@ -10,7 +10,7 @@ import type { Reads, ViewOptions } from '../reads.ts'
 import type { Relayer } from '../relayer.ts'
 import { stateCall } from '../token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
-import { type ChannelCosts, DEPOSIT_GAS } from './costs.ts'
+import type { ChannelCosts } from './costs.ts'
 import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'
 import { type ChannelState, type ChannelStates, type Mirror, newState, withMirror } from './state.ts'
 
@@ -139,8 +139,10 @@ export function channelDeposits({ reads, relayer, states, costs }: DepositsConte
     if (bad === 'landed') return await note(depositing, { now })
     if (bad) return bad
     const { config: channel, deposit } = depositing
-    costs.spend(channel.payer, DEPOSIT_GAS, now)
+    const reserved = costs.reserveDeposit(channel.payer, now)
+    if (reserved.kind === 'limited') return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
     const sent = await relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
+    if (sent.kind === 'rejected') reserved.release()
     if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
     if (sent.kind === 'mined' && sent.receipt.success)
       return await note(depositing, { now, transaction: sent.receipt.transactionHash })
@@ -152,7 +154,10 @@ export function channelDeposits({ reads, relayer, states, costs }: DepositsConte
     return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
   }
 
-  /** Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest. */
+  /**
+   * Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest.
+   * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too.
+   */
   async function note(
     depositing: Depositing,
     { now, transaction }: { readonly now: number; readonly transaction?: Hex },
@@ -165,8 +170,9 @@ export function channelDeposits({ reads, relayer, states, costs }: DepositsConte
     for (let race = 0; race < MAX_RACES; race++) {
       const before = await states.get(channelId, now)
       const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
-      const noted = transaction ? { nonce: deposit.nonce, transaction } : state.deposit
-      const gasSpent = BigInt(state.gasSpent ?? 0) + (transaction ? costs.deposit() : 0n)
+      const isNoted = state.deposit?.nonce === deposit.nonce && !transaction
+      const noted = isNoted ? state.deposit : { nonce: deposit.nonce, ...(transaction && { transaction }) }
+      const gasSpent = BigInt(state.gasSpent ?? 0) + (isNoted ? 0n : costs.deposit())
       const next: ChannelState = { ...state, deposit: noted, gasSpent: String(gasSpent), isPayerProven: true }
       if (await states.replace(before, next, now)) return { kind: 'landed', state: next }
     }

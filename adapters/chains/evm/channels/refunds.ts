@@ -14,7 +14,7 @@ import type { Relayer } from '../relayer.ts'
 import { type ContractCall, parseLogs } from '../token.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, refundCall, refundIn, refundLogs, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
-import { type ChannelCosts, REFUND_GAS } from './costs.ts'
+import type { ChannelCosts, Reservation } from './costs.ts'
 import { outOfStep, overBudget, PREFIX, refusedChannel, type RefundRequest } from './payload.ts'
 import {
   buyerOf,
@@ -98,6 +98,13 @@ export function channelRefunds(
     return until === undefined ? undefined : overBudget('refund_transaction_failed', buyerOf(state), until)
   }
 
+  /** Gas for a refund of this channel. Others may have used what was left of the wallet's since it was asked for. */
+  function reservation(state: ChannelState, now: number): Reserved | Refused {
+    const reserved = costs.reserveRefund(buyerOf(state), now)
+    if (reserved.kind === 'reserved') return reserved
+    return overBudget('refund_transaction_failed', buyerOf(state), reserved.until)
+  }
+
   function once(channelId: Hex, work: () => Promise<Refunding>): Promise<Refunding> {
     const running = sending.get(channelId)
     if (running) return running
@@ -124,6 +131,9 @@ export function channelRefunds(
     if (seen.kind === 'failure') return unavailable(seen.reason)
     if (!seen.results[0]?.ok)
       return refusedRefund('refund_simulation_failed', 'the refund would revert: nothing was sent', requested)
+    const reserved = reservation(requested, now)
+    if (reserved.kind === 'refused') await drop(requested, now)
+    if (reserved.kind === 'refused') return reserved
     const answer = await rpc.request('eth_blockNumber', [])
     const block = answer.kind === 'result' ? numberIn(answer.value) : undefined
     const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
@@ -133,15 +143,19 @@ export function channelRefunds(
         ? { ...state, refund: noted }
         : undefined,
     )
-    if (sent) return await transmit({ ...sent, refund: noted }, now)
+    if (sent) return await transmit({ ...sent, refund: noted }, { now, reserved })
+    reserved.release()
     await drop(requested, now)
     return busy(requested, 'a call was charged meanwhile; ask again')
   }
 
-  async function transmit(state: Refunded, now: number): Promise<Refunding> {
-    costs.spend(buyerOf(state), REFUND_GAS, now)
+  async function transmit(
+    state: Refunded,
+    { now, reserved }: { readonly now: number; readonly reserved: Reserved },
+  ): Promise<Refunding> {
     const sent = await relayer.send({ ...(await callOf(state)), gas: GAS }, now)
     if (sent.kind === 'rejected') {
+      reserved.release()
       await drop(state, now)
       return unavailable(`nothing was sent: ${sent.reason}`)
     }
@@ -163,9 +177,13 @@ export function channelRefunds(
     if ('kind' in mirror) return unknown(mirror.reason)
     if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(state, await paidBefore(state), now)
     if (now - state.refund.at < RESEND_MS) return unknown('the refund was sent, and is not mined yet')
+    const reserved = reservation(state, now)
+    if (reserved.kind === 'refused') return unknown(reserved.reason)
     const noted = { ...state.refund, at: now }
     const again = await move(state, now, (current) => ({ ...current, refund: noted }))
-    return again ? await transmit({ ...again, refund: noted }, now) : unknown('another process sends the refund')
+    if (again) return await transmit({ ...again, refund: noted }, { now, reserved })
+    reserved.release()
+    return unknown('another process sends the refund')
   }
 
   /** The refund that has moved the nonce, as the chain shows it. */
@@ -270,6 +288,7 @@ export function channelRefunds(
 
 export type ChannelRefunds = ReturnType<typeof channelRefunds>
 
+type Reserved = Extract<Reservation, { readonly kind: 'reserved' }>
 type Refunded = ChannelState & { readonly refund: Refund }
 type Paid = { readonly amount: bigint; readonly transactionHash?: Hex }
 

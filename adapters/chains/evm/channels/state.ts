@@ -48,8 +48,8 @@ export type ChannelState = Mirror & {
   readonly charged: bigint
   readonly ceiling: bigint
   readonly signature: Hex
-  /** The last deposit that we sent: the nonce of its authorization, and its transaction. */
-  readonly deposit: { readonly nonce: Hex; readonly transaction: Hex } | null
+  /** The last deposit that we sent: the nonce of its authorization, and its transaction where it is known. */
+  readonly deposit: { readonly nonce: Hex; readonly transaction?: Hex } | null
   readonly refund?: Refund
   /** Gas that the gateway has paid since the last refund, and the total charged until then, in base units. */
   readonly gasSpent?: string

@@ -10,14 +10,14 @@ const PRICE = 1_000n
 const NOW = 1_795_132_800_000
 const at = { now: NOW, signal: new AbortController().signal }
 /** A busy hour of a rollup, in wei, and a high price of ether: 270,000 gas cost 0.0216 USDC. */
-const priced = (gasPerWallet = 2_000_000n) =>
-  channelCosts({ gasPrice: () => 20_000_000n, coinPrice: 4_000, minDeposit: 100_000n, gasPerWallet })
+const priced = (gasPerWallet = 2_000_000n, gasPrice = 20_000_000n) =>
+  channelCosts({ gasPrice: () => gasPrice, coinPrice: 4_000, minDeposit: 100_000n, gasPerWallet })
 
-function seller(gasPerWallet?: bigint) {
+function seller(gasPerWallet?: bigint, gasPrice?: bigint, end: 'mined' | 'lost' = 'mined') {
   const refunded: bigint[] = []
   const sent: string[] = []
-  const sending = (nonce: string) => (sent.push(nonce), 'mined' as const)
-  const chain = voucherChain(memoryStorage(), refunded, undefined, sending, priced(gasPerWallet))
+  const sending = (nonce: string) => (sent.push(nonce), end)
+  const chain = voucherChain(memoryStorage(), refunded, undefined, sending, priced(gasPerWallet, gasPrice))
   const [terms] = chain.terms(NOW)
   if (!terms) throw new Error('it sells nothing')
   const offer = offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 60 })
@@ -67,14 +67,66 @@ describe('gas of channels', () => {
     expect(DEPOSIT_GAS + REFUND_GAS).toBe(280_000n)
   })
 
+  test('refunds and deposits of one wallet in parallel stay within its budget together (contract 1.98)', async () => {
+    const { chain, offer, sent, refunded } = seller(2_800_000n, 0n)
+    const channel = (salt: bigint) => voucherBuyer('alice', { ...offer, extra: offer.extra ?? {}, salt })
+    const old = Array.from({ length: 8 }, (_, i) => channel(BigInt(i)))
+    for (const buyer of old) {
+      await chain.secure?.(await buyer.open(offer, 500_000n), offer, at)
+      expect(await chain.settle(await buyer.sign(offer, 0n), offer, at)).toMatchObject({ kind: 'settled' })
+    }
+    const given = { ...at, isFree: async () => true, isFrom: async () => true }
+    const refunds = old.map(async (buyer) => await chain.refund?.(await buyer.refund(offer, PRICE), offer, given))
+    const deposits = Array.from({ length: 30 }, async (_, i) =>
+      chain.secure?.(await channel(100n + BigInt(i)).open(offer, 500_000n), offer, at),
+    )
+    const ends = await Promise.all([...refunds, ...deposits])
+    const spent = BigInt(sent.length) * DEPOSIT_GAS + BigInt(refunded.length) * REFUND_GAS
+    expect(spent).toBeGreaterThan(2_800_000n - DEPOSIT_GAS)
+    expect(spent).toBeLessThanOrEqual(2_800_000n)
+    expect(refunded).toHaveLength(2)
+    const refused = ends.filter((end) => end?.kind === 'refused' && end.reason.includes('as much gas for'))
+    expect(refused).toHaveLength(38 - refunded.length - (sent.length - 8))
+  })
+
+  test('gas that was reserved and not sent is given back (contract 1.98)', () => {
+    const costs = priced(REFUND_GAS * 2n)
+    const first = costs.reserveRefund('0xAbCd', NOW)
+    expect([first, costs.reserveRefund('0xabcd', NOW)]).toMatchObject([{ kind: 'reserved' }, { kind: 'limited' }])
+    if (first.kind === 'reserved') first.release()
+    expect(costs.reserveRefund('0xabcd', NOW)).toMatchObject({ kind: 'reserved' })
+    if (first.kind === 'reserved') first.release()
+    expect(costs.reserveRefund('0xabcd', NOW)).toEqual({ kind: 'limited', until: NOW + 3_600_000 })
+  })
+
+  test('a deposit that landed without its process is paid for by purchases before a refund (contract 1.98)', async () => {
+    const { chain, offer, refunded } = seller(undefined, undefined, 'lost')
+    const buyer = voucherBuyer('alice')
+    const opening = await buyer.open(offer, 500_000n)
+    // Twice: the second finds it landed and noted.
+    for (let times = 0; times < 2; times++)
+      expect(await chain.secure?.(opening, offer, at)).toMatchObject({ kind: 'secured' })
+    const given = { ...at, isFree: async () => true, isFrom: async () => true }
+    let charged = 0n
+    for (; charged < 22_000n; charged += PRICE)
+      expect(await chain.settle(await buyer.sign(offer, charged), offer, at)).toMatchObject({ kind: 'settled' })
+    const refusal = { kind: 'refused', reason: expect.stringContaining('refund_not_covered') }
+    expect(await chain.refund?.(await buyer.refund(offer, charged), offer, given)).toMatchObject(refusal)
+    await chain.settle(await buyer.sign(offer, charged), offer, at)
+    expect(await chain.refund?.(await buyer.refund(offer, charged + PRICE), offer, given)).toMatchObject({
+      kind: 'refunded',
+    })
+    expect(refunded).toHaveLength(1)
+  })
+
   test('deposits and refunds share one budget of a wallet, and refunds leave half of it (contract 1.98)', () => {
     const costs = priced(1_040_000n)
     const wallet = '0xAbCd'
-    for (let n = 0; n < 3; n++) costs.spend(wallet.toLowerCase(), DEPOSIT_GAS, NOW)
-    expect(costs.refundsLimitedUntil(wallet, NOW)).toBeUndefined()
-    costs.spend(wallet, REFUND_GAS, NOW)
-    expect(costs.refundsLimitedUntil(wallet, NOW)).toBe(NOW + 3_600_000)
-    for (let n = 0; n < 4; n++) costs.spend(wallet, DEPOSIT_GAS, NOW)
+    for (let n = 0; n < 3; n++) costs.reserveDeposit(wallet.toLowerCase(), NOW)
+    expect(costs.reserveRefund(wallet, NOW)).toMatchObject({ kind: 'reserved' })
+    expect(costs.reserveRefund(wallet, NOW)).toEqual({ kind: 'limited', until: NOW + 3_600_000 })
+    for (let n = 0; n < 4; n++) expect(costs.reserveDeposit(wallet, NOW)).toMatchObject({ kind: 'reserved' })
+    expect(costs.reserveDeposit(wallet, NOW)).toEqual({ kind: 'limited', until: NOW + 3_600_000 })
     expect(costs.depositsLimitedUntil(wallet.toLowerCase(), NOW)).toBe(NOW + 3_600_000)
   })
 })
