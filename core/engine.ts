@@ -1,6 +1,7 @@
 /** What every step of a call is given beside its order: the parts of one gateway, built once. */
 import type { Catalog, Context } from './endpoint/offering.ts'
-import type { Mirror, Sold } from './endpoint/mod.ts'
+import type { Mirror, Prices, Sold } from './endpoint/mod.ts'
+import type { QuoteCache } from './endpoint/quote_cache.ts'
 import type { Budget, InputParser } from './http/request_body.ts'
 import type { Json } from './lib/json.ts'
 import type { Limits, Window } from './http/rate_limit.ts'
@@ -96,8 +97,14 @@ export type Products = {
   readonly catalog: Catalog
   /** By endpoint. */
   readonly parsers: ReadonlyMap<Sold, InputParser>
+  /** 402s that were written before. */
+  readonly quotes: QuoteCache
   /** What endpoints validate and price with. */
-  readonly context: Context & { readonly vendors: Vendors; readonly countTokens: CountTokens }
+  readonly context: Context & {
+    readonly prices: Prices
+    readonly vendors: Vendors
+    readonly countTokens: CountTokens
+  }
 }
 
 /** What bounds the requests of this process. */

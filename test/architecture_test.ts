@@ -181,8 +181,10 @@ describe('the laws of layout fail', () => {
     ['core/products/lib/wallet_lists.ts', 'core/products/wallet/wallet.ts'],
     ['core/discovery/openapi.ts', 'core/payment/offers.ts'],
     ['core/discovery/openapi.ts', 'core/products/mod.ts'],
-    ['core/call/job.ts', 'core/router.ts'],
+    ['core/call/job.ts', 'core/serving/router.ts'],
     ['core/engine.ts', 'core/call/job.ts'],
+    ['core/lifecycle/running.ts', 'core/serving/route.ts'],
+    ['core/serving/route.ts', 'core/products/mod.ts'],
     ['core/identity/proofs.ts', 'core/engine.ts'],
     ['core/payment/settle.ts', 'core/identity/proofs.ts'],
   ])('for %s that imports %s', (from, to) => {

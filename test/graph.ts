@@ -13,6 +13,7 @@ export type Graph = ReadonlyMap<string, readonly string[]>
 
 /** Core's tiers, each after all that it may import; products and discovery stop before payment. */
 const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
+const UP_TO_CALL = [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine', 'call'] as const
 export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   notes: [],
   lib: [],
@@ -24,7 +25,8 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   identity: [...UP_TO_ENDPOINT, 'payment'],
   engine: [...UP_TO_ENDPOINT, 'payment', 'identity'],
   call: [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine'],
-  lifecycle: [...UP_TO_ENDPOINT, 'payment'],
+  lifecycle: UP_TO_CALL,
+  serving: [...UP_TO_CALL, 'discovery'],
   products: UP_TO_ENDPOINT,
   discovery: UP_TO_ENDPOINT,
 }
@@ -39,7 +41,6 @@ export const CORE_FILES = [
   'README.md',
   'gateway.ts',
   'mod.ts',
-  'router.ts',
   'tsconfig.json',
 ]
 export const MAX_FOLDER = 20

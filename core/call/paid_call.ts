@@ -1,156 +1,108 @@
-/** One paid call from start to finish. This file alone knows the order of work and payment (decision 9). */
-import type { Free, Paid, Polled, Price, RequestHead, Sold } from '../endpoint/mod.ts'
-import { addressKey } from '../http/caller_address.ts'
-import type { Reply } from '../http/reply.ts'
-import { ApiError } from '../http/errors.ts'
-import { holdOn, UNCOUNTED } from '../http/request_body.ts'
-import { silent } from '../ports/meter.ts'
-import type { Call } from '../ports/mod.ts'
-import { refusalHeaders } from '../x402/protocol.ts'
-import { paymentAcceptance } from './accept_payment.ts'
-import { challenges } from './payment_required.ts'
-import type { Engine } from '../engine.ts'
-import type { OpenedCall } from './work/opened_call.ts'
-import { cancelCall } from './delivery/background.ts'
-import { deliver, serveFree } from './delivery/deliver.ts'
-import { drainStreams } from './delivery/deliveries.ts'
-import { pollUpstream, type Seen } from './delivery/upstream_poll.ts'
-import { orders } from './order.ts'
-import { polls } from './poll.ts'
-import { refunds } from './refund/mod.ts'
-import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
-
-export type CallHandlers = {
-  handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply>
-  /** The 402 for a probe without a body, at the default price (contract 1.53). */
-  discover(endpoint: Sold | Free, requestContext: RequestContext): Promise<Reply>
-  poll(endpoint: Polled, requestContext: RequestContext, id: string): Promise<Reply>
-  /** Polls the vendor of an upstream job. */
-  pollUpstream(endpoint: Paid, call: Call): Promise<Seen>
-  /** Cancels an unfinished call, which then costs nothing. False when it had already ended. */
-  cancel(id: string, why: string): Promise<boolean>
-  drain(): number
-}
-
 /**
- * In bytes or characters: to parse, to check and to write out more takes tens of milliseconds each, and others are
- * answered in between.
+ * One paid call from start to finish. This file alone knows the order of work and payment (decision 9).
+ *
+ * | step |           | file                  | an order becomes                                   |
+ * | ---- | --------- | --------------------- | -------------------------------------------------- |
+ * | 1    | read      | `read.ts`             | Received: body, given                              |
+ * | 2    | price     | `price.ts`            | Priced: input, price; served if free               |
+ * | 3    | challenge | `payment_required.ts` | Offered: offers; a 402 without a payment           |
+ * | 4    | identify  | `identify.ts`         | Signed: payer, key, offer                          |
+ * | 5    | replay    | `replay.ts`           | the reply of the call that has the authorization   |
+ * | 6    | verify    | `verify.ts`           | Verified: verdict                                  |
+ * | 7    | admit     | `admit.ts`            | refused if the wallet owes, or is not allowed      |
+ * | 8    | open      | `open.ts`             | OpenedCall: call, authorization                    |
+ *
+ * | delivery     | 9 work        | 10 result             | 11 settlement           | 12 reply                      |
+ * | ------------ | ------------- | --------------------- | ----------------------- | ----------------------------- |
+ * | inline       | at once       | stored with its claim | before the reply        | the result                    |
+ * | hybrid       | at once       | stored with its claim | before the reply        | the result; 202 if it is late |
+ * | job          | after the 202 | stored                | by a poll               | 202; a poll has the result    |
+ * | upstream_job | at the vendor | fetched by a poll     | by a poll               | 202; a poll has the result    |
+ * | stream       | at once       | stored at its end     | at the end of the reply | the answer, piece by piece    |
+ *
+ * A step returns the order with what it adds, or the reply that ends the call there. A poll (`poll.ts`) takes steps 4,
+ * 11 and 12 for a call that is open.
  */
-const LARGE_BODY = 4 << 20
+import type { Engine } from '../engine.ts'
+import type { Sold } from '../endpoint/mod.ts'
+import type { RequestContext } from '../endpoint/request_context.ts'
+import { addressKey } from '../http/caller_address.ts'
+import { ApiError } from '../http/errors.ts'
+import { isReply, type Reply } from '../http/reply.ts'
+import { holdOn } from '../http/request_body.ts'
+import { refusalHeaders } from '../x402/protocol.ts'
+import { admit } from './admit.ts'
+import { deliver } from './delivery/deliver.ts'
+import type { OpenedCall } from './work/opened_call.ts'
+import { identify } from './identify.ts'
+import { open } from './open.ts'
+import type { Incoming } from './order.ts'
+import { requirePayment } from './payment_required.ts'
+import { price } from './price.ts'
+import { read } from './read.ts'
+import { refund } from './refund.ts'
+import { replay } from './replay.ts'
+import { verify } from './verify.ts'
 
-export function callHandlers(engine: Engine): CallHandlers {
-  const { ports, settings, limits, offers: offering } = engine
-  const { clock, meter = silent } = ports
-  const { controls } = limits
-  const { poll, collect, recovery } = polls(engine)
-  const { receive, check, unchecked, rationFree } = orders(engine)
-  const { quote, demand, discover } = challenges(engine, { check, unchecked })
-  const refundOf = refunds({ ports, timeouts: settings.timeouts, offering, pollUrls: engine.identity.pollUrls, demand })
-  const acceptPayment = paymentAcceptance(engine, { demand, collect, recovery })
-
-  return {
-    handlePaid,
-    discover: (endpoint, requestContext) => refundOf(endpoint, requestContext) ?? discover(endpoint, requestContext),
-    poll,
-    pollUpstream: (endpoint, call) => pollUpstream(engine, endpoint, call),
-    cancel: (id, why) => cancelCall(engine, id, why),
-    drain: () => drainStreams(engine),
-  }
-
-  async function handlePaid(endpoint: Sold, requestContext: RequestContext): Promise<Reply> {
-    const refunded = refundOf(endpoint, requestContext)
-    if (refunded) return await refunded
-    const hold = holdOn(limits.bodies, addressKey(requestContext.ip))
-    try {
-      // 1: read the request.
-      const header = paymentHeader(requestContext.request)
-      const { body, value } = await receive(endpoint, requestContext, hold)
-      if (body.length === 0 && header === null && endpoint.from === 'body')
-        return await discover(endpoint, requestContext)
-      const counting = limits.unpaidWork.from(requestContext.ip)
-      if (body.length > UNCOUNTED) counting.read(body.length)
-      const parsed = value()
-      const received = parsed instanceof Promise ? await parsed : parsed
-      if (body.length > LARGE_BODY) await clock.wait(0)
-
-      // 2: price it. Some endpoints quote before they validate, so that a probe always learns the price.
-      const probed =
-        header === null && endpoint.order === 'quote_then_check' ? unchecked(endpoint as Paid, received) : undefined
-      const checking =
-        probed && probed.price !== 'free'
-          ? probed
-          : check(endpoint, received, { head: requestHeadOf(requestContext), countTokens: counting.countTokens })
-      const { input, price: listed } = checking instanceof Promise ? await checking : checking
-      if (listed === 'free') return await serveFreeOrder(endpoint, input, requestContext)
-      const price = priced(endpoint, listed, requestContext)
-
-      // 3: the challenge.
-      if (header === null) {
-        controls?.requireOpen()
-        const reply = quote(endpoint, requestContext, price)
-        meter.quoted(endpoint.name)
-        return reply
-      }
-      const offers = offering.at(price)
-      if (body.length > LARGE_BODY) await clock.wait(0)
-
-      // 4 to 7: identify the payer, find replays, verify the payment, open the call.
-      const bodyText = typeof body === 'string' ? body : JSON.stringify(received)
-      const accepted = await acceptPayment({
-        endpoint,
-        input,
-        price,
-        offers,
-        counting,
-        bodyText,
-        requestContext,
-        quotedAt: clock.now(),
-      })
-      if (accepted.kind === 'reply') return accepted.reply
-
-      // 8 to 12: work, result, settlement and reply, by the delivery of the endpoint.
-      return await serve(accepted.opened)
-    } finally {
-      hold.release()
-    }
-  }
-
-  /** The price with the operator's margin: that of the quote which was signed, where it can still be paid. */
-  function priced(endpoint: Sold, listed: Price, requestContext: RequestContext): Price {
-    if (!controls) return listed
-    const decoded = requestContext.payment
-    return decoded?.ok
-      ? controls.honoured(endpoint, listed, decoded.payment.accepted.amount)
-      : controls.marked(endpoint, listed)
-  }
-
-  /** Free answers are rate limited by address; a payment in the request is ignored (contract 1.55). */
-  async function serveFreeOrder(endpoint: Sold, input: unknown, requestContext: RequestContext): Promise<Reply> {
-    controls?.requireOpen()
-    await rationFree(endpoint, requestContext)
-    return await serveFree(engine, { endpoint, input, requestContext })
-  }
-
-  async function serve({ secured, ...working }: OpenedCall): Promise<Reply> {
-    try {
-      const reply = await deliver(engine, working)
-      const hasOutcome = reply.status < 400 || 'payment-response' in reply.headers
-      return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(working.call, secured) } }
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error
-      throw new ApiError(error.code, {
-        ...error.parts,
-        headers: { ...error.parts.headers, ...unpaidHeaders(working.call, secured) },
-      })
-    }
+/** A request to an endpoint that is sold. A refund of a deposit is asked for on the same routes, and is no call. */
+export async function handlePaid(
+  engine: Engine,
+  asking: { readonly endpoint: Sold; readonly requestContext: RequestContext },
+): Promise<Reply> {
+  const refunding = refund(engine, asking)
+  if (refunding) return await refunding
+  const hold = holdOn(engine.limits.bodies, addressKey(asking.requestContext.ip))
+  try {
+    return await takeSteps(engine, { ...asking, hold })
+  } finally {
+    hold.release()
   }
 }
 
-/** Headers that say what a failure after verification means for the payment (contract 1.65). */
-const unpaidHeaders = ({ offer, payer }: Call, extra: OpenedCall['secured']): Record<string, string> =>
-  refusalHeaders({ reason: 'the call failed; this payment was not charged', network: offer.network, payer, extra })
+async function takeSteps(engine: Engine, incoming: Incoming): Promise<Reply> {
+  // 1: read the request.
+  const received = await read(engine, incoming)
+  if (isReply(received)) return received
 
-const requestHeadOf = ({ params, request }: RequestContext): RequestHead => ({
-  params,
-  header: (name) => request.headers.get(name),
-})
+  // 2: validate and price it. What is free is served at once.
+  const pricing = price(engine, received)
+  const priced = pricing instanceof Promise ? await pricing : pricing
+  if (isReply(priced)) return priced
+
+  // 3: the challenge.
+  const offered = requirePayment(engine, priced)
+  if (isReply(offered)) return offered
+
+  // 4 to 8: who signed, was it used, would it pay, may this wallet order; then the call is open.
+  const signed = await identify(engine, offered)
+  if (isReply(signed)) return signed
+  const fresh = await replay(engine, signed)
+  if (isReply(fresh)) return fresh
+  const verified = await verify(engine, fresh)
+  if (isReply(verified)) return verified
+  const admitted = await admit(engine, verified)
+  if (isReply(admitted)) return admitted
+  const opened = await open(engine, admitted)
+  if (isReply(opened)) return opened
+
+  // 9 to 12: work, result, settlement and reply, in the order of the delivery.
+  return await delivered(engine, opened)
+}
+
+/** A failure after verification says what it means for the payment (contract 1.65). */
+async function delivered(engine: Engine, opened: OpenedCall): Promise<Reply> {
+  try {
+    const reply = await deliver(engine, opened)
+    const hasOutcome = reply.status < 400 || 'payment-response' in reply.headers
+    return hasOutcome ? reply : { ...reply, headers: { ...reply.headers, ...unpaidHeaders(opened) } }
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    const headers = { ...error.parts.headers, ...unpaidHeaders(opened) }
+    throw new ApiError(error.code, { ...error.parts, headers })
+  }
+}
+
+function unpaidHeaders({ call: { offer, payer }, secured }: OpenedCall): Record<string, string> {
+  const reason = 'the call failed; this payment was not charged'
+  return refusalHeaders({ reason, network: offer.network, payer, extra: secured })
+}

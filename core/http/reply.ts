@@ -18,6 +18,9 @@ export type Reply = {
   }
 }
 
+/** Whether a step has ended in a reply. Orders have no status. */
+export const isReply = (result: object): result is Reply => 'status' in result
+
 /**
  * A JSON reply.
  *

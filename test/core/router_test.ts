@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { type Endpoint, free, polled } from '../../core/endpoint/mod.ts'
 import { json } from '../../core/http/reply.ts'
 import { endpoints } from '../../core/products/mod.ts'
-import { router } from '../../core/router.ts'
+import { router } from '../../core/serving/router.ts'
 import { GENERATIONS, kit, ORIGIN, read } from '../kit.ts'
 
 const page = (name: string, path: string, more: { aliases?: string[]; hidden?: true } = {}) =>

@@ -1,4 +1,4 @@
-/** Steps 8 to 12 of a paid call: work, result, settlement and reply, by the delivery of its endpoint. */
+/** Steps 9 to 12 of a paid call: work, result, settlement and reply, by the delivery of its endpoint. */
 import type { Engine } from '../../engine.ts'
 import type { Sold } from '../../endpoint/mod.ts'
 import type { RequestContext } from '../../endpoint/request_context.ts'

@@ -1,5 +1,5 @@
 /**
- * The end of step 7, for payments with a deposit: the buyer's money is on chain before any work begins (contract 1.94).
+ * The end of step 8, for payments with a deposit: the buyer's money is on chain before any work begins (contract 1.94).
  * The deposit stays the buyer's whatever becomes of the call.
  */
 import { within } from '../../lib/timers.ts'

@@ -8,7 +8,7 @@ import { PIXEL, type Script, scriptedVendor } from '../../fakes/images.ts'
 import { scriptedChat } from '../../fakes/chat.ts'
 import { endpoints } from '../../../core/products/mod.ts'
 import { flatPrice, paid } from '../../../core/mod.ts'
-import { router } from '../../../core/router.ts'
+import { router } from '../../../core/serving/router.ts'
 import vectors from '../../vectors/pricing.json'
 import { type Answer, embedded, GENERATIONS, kit, type KitOptions, ORIGIN, read, testClock } from '../../kit.ts'
 

@@ -9,7 +9,7 @@ import { scriptedAudio } from '../../fakes/audio.ts'
 import { scriptedChat } from '../../fakes/chat.ts'
 import { scriptedVideo } from '../../fakes/videos.ts'
 import { pathOf, pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
-import { router } from '../../../core/router.ts'
+import { router } from '../../../core/serving/router.ts'
 import { catalog, endpoints } from '../../../core/mod.ts'
 import { type Answer, embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
 import routes from '../../vectors/routes.json' with { type: 'json' }

@@ -1,6 +1,6 @@
 /** Finds the endpoint for a method and a path. */
-import { boundedMap } from './lib/bounded_map.ts'
-import { type Endpoint, type Free, type Sold, methodsOf, isSold } from './endpoint/mod.ts'
+import { boundedMap } from '../lib/bounded_map.ts'
+import { type Endpoint, type Free, type Sold, methodsOf, isSold } from '../endpoint/mod.ts'
 
 export type Match =
   | { kind: 'found'; endpoint: Endpoint; params: Readonly<Record<string, string>> }

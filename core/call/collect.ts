@@ -1,0 +1,137 @@
+/** Answers a wallet that polls or collects its call: steps 4, 6, 11 and 12 for a call that is there already. */
+import type { Engine } from '../engine.ts'
+import type { Stored } from '../endpoint/mod.ts'
+import * as replies from '../endpoint/replies.ts'
+import { paymentHeader } from '../endpoint/request_context.ts'
+import { ApiError } from '../http/errors.ts'
+import type { Reply } from '../http/reply.ts'
+import { wasHandedOut } from '../identity/proofs.ts'
+import { isPaid, meaningOf, type Paying } from '../payment/outcome.ts'
+import { settledMsOf } from '../payment/retention.ts'
+import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
+import type { Authorization, Call } from '../ports/mod.ts'
+import { chargesUse, isSamePaymentMethod } from '../x402/offer.ts'
+import { decodePayment, type Offer, type Payment, refusalHeaders } from '../x402/protocol.ts'
+import {
+  type Collecting,
+  type Collection,
+  collectionOf,
+  correctPayment,
+  demandPayment,
+  recovery,
+  rejectPayment,
+  runningReply,
+} from './collection.ts'
+import { hrefOn, paidReply, storedOf, unsettledReply } from './work/result_replies.ts'
+import { isSignedFor, pollProofs } from './poll_proofs.ts'
+import { isStillThere, show } from './show.ts'
+
+/** A collection that its wallet pays for. */
+type PaidCollection = Collection & { readonly authorization: Authorization }
+
+export async function collect(engine: Engine, collecting: Collecting): Promise<Reply> {
+  const collection = await collectionOf(engine, collecting)
+  const { request } = collection.requestContext
+  // HEAD must change nothing, so it never pays.
+  const header = request.method === 'HEAD' ? null : paymentHeader(request)
+  if (header === null) {
+    const state = collection.isProven ? await show(engine, collection) : { call: collection.found }
+    return 'status' in state ? state : demandPayment(collection, replies.signToCollect)
+  }
+  const decoded = decodePayment(header)
+  if (!decoded.ok) return rejectPayment(collection, { code: 'PAYMENT_INVALID', reason: decoded.reason })
+  const proven = await prove(engine, collection, decoded.payment)
+  if ('status' in proven) return proven
+  const state = await show(engine, proven)
+  return 'status' in state ? state : await settle(engine, proven, state.call)
+}
+
+/** Step 4: the payment proves that its caller is the wallet of the call. */
+async function prove(engine: Engine, collection: Collection, payment: Payment): Promise<PaidCollection | Reply> {
+  const { found, isKeyed = false } = collection
+  const identified = await engine.offers.identify(payment, acceptedOffers(collection, payment))
+  // Public clients give up on any status other than 202 and 504 (decision 66).
+  if (identified.kind === 'unavailable') return runningReply(collection, found, { note: replies.CHAIN_AWAY })
+  if (identified.kind === 'refused') return rejectPayment(collection, identified)
+  const { key, expiresAt, offer, signer } = identified
+  const payer = signer === found.payer ? signer : identified.payer
+  const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+  const proofs = pollProofs(engine.money, engine.identity.pollUrls)
+  const isEnough = isKeyed && isSignedFor(found, { payer })
+  const proof = isEnough ? { kind: 'proof' as const } : await proofs.authorization(found, authorization)
+  if (proof.kind === 'stranger')
+    throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
+  if (proof.kind === 'unavailable') return runningReply(collection, found, { note: replies.CHAIN_AWAY })
+  if (proof.kind === 'none')
+    return demandPayment(collection, {
+      ...replies.verificationFailed(proof.code, proof.reason),
+      ...(proof.served && !wasHandedOut(proof.served) && (await recovery(engine, proof.served, true))),
+    })
+  return { ...collection, isRightful: true, authorization }
+}
+
+/** The offers that a payment may be for. What was used is collection for in place of the quote (contract 1.75). */
+function acceptedOffers({ found, offers }: Collection, { accepted }: Payment): readonly Offer[] {
+  const isSame = (offer: Offer) => isSamePaymentMethod(offer, found.offer)
+  const due = chargesUse(found.offer) ? offers.filter((offer) => isSame(offer) && offer.amount === accepted.amount) : []
+  return [...due, found.offer, ...offers.filter((offer) => !isSame(offer))]
+}
+
+/** Step 11: settles the finished call. */
+async function settle(engine: Engine, collection: PaidCollection, call: Call): Promise<Reply> {
+  const { endpoint, authorization, now, isOrder = false } = collection
+  if (!(await isStillThere(engine, endpoint, call)))
+    throw new ApiError('NOT_FOUND', {
+      message: 'The result expired before it was paid for. Nothing was charged; order it again.',
+    })
+  const stored = await storedOf(endpoint, call)
+  const settling = settleCall(engine.money, call, authorization, {
+    retainUntil: now + settledMsOf(call, endpoint.retention),
+    by: isOrder ? 'reply' : 'poll',
+  })
+  const { receiptMs } = engine.settings.timeouts
+  const paying = await (isOrder ? knownWithin(receiptMs, settling, engine.ports) : settling)
+  return await replyTo(engine, { ...collection, call, stored }, paying)
+}
+
+/** Step 12: the result, or why it is not handed out. */
+async function replyTo(
+  engine: Engine,
+  collected: PaidCollection & { readonly call: Call; readonly stored: Stored },
+  paying: Paying,
+): Promise<Reply> {
+  const { endpoint, call, stored, requestContext, isOrder = false } = collected
+  const answered = { endpoint, call, requestContext }
+  if (isPaid(paying)) return paidReply(engine, answered, { stored, paid: paying })
+  const { reply } = meaningOf(paying, { moment: isOrder && endpoint.delivery === 'inline' ? 'resend' : 'poll' })
+  if (reply === 'pending') {
+    const note = paying.kind === 'unknown' ? replies.CONFIRMING : replies.CHAIN_AWAY
+    return runningReply(collected, call, { note })
+  }
+  if (reply === 'withhold') return await withheldReply(engine, collected, paying)
+  if (paying.kind !== 'unresolved' && endpoint.delivery === 'inline')
+    return unsettledReply(engine, { ...answered, endpoint }, { stored, why: paying.kind })
+  const { label } = engine.gateway
+  return replies.unsettled(endpoint, call, { stored, label, href: hrefOn(engine, requestContext) })
+}
+
+/** The payment was refused. */
+async function withheldReply(
+  engine: Engine,
+  collection: PaidCollection,
+  paying: Exclude<Paying, { kind: 'settled' | 'free' }>,
+): Promise<Reply> {
+  const { endpoint, authorization } = collection
+  const { offer, payer } = authorization
+  // The payment cannot be verified, and only a fresh signature helps (contract 2.14).
+  if (paying.kind === 'rejected') return correctPayment(collection, offer, paying)
+  if (paying.kind === 'replayed')
+    return demandPayment(collection, {
+      ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+      ...(await recovery(engine, paying.call, !wasHandedOut(paying.call))),
+    })
+  const headers = refusalHeaders({ reason: paying.reason, network: offer.network, payer })
+  if (paying.kind === 'refused' && paying.code)
+    return rejectPayment(collection, { code: paying.code, reason: paying.reason }, headers)
+  return demandPayment(collection, replies.settlementFailed(paying.reason, endpoint), { headers })
+}

@@ -1,0 +1,50 @@
+/** Step 4: who signed the payment of an order, and for which offer. */
+import type { Engine } from '../engine.ts'
+import type { Reply } from '../http/reply.ts'
+import { bodyFingerprint } from '../lib/ids.ts'
+import { identifierOf, tagOf } from '../payment/identified_calls.ts'
+import { balanceKeyOf } from '../payment/offers.ts'
+import type { Offered, Signed } from './order.ts'
+import { pauseIfLarge } from './read.ts'
+import { reject, unverified } from './refuse.ts'
+
+export async function identify(engine: Engine, order: Offered): Promise<Signed | Reply> {
+  const { requestContext, offers } = order
+  const decoded = requestContext.payment
+  if (!decoded?.ok) {
+    const reason = decoded?.reason ?? 'there is no payment header'
+    return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', reason })
+  }
+  const { payment } = decoded
+  const id = identifierOf(payment)
+  const identified = await engine.offers.identify(payment, offers)
+  if (identified.kind === 'refused') return reject(engine, order, identified)
+  if (identified.kind === 'unavailable') return unverified(engine, order, identified.reason)
+  const { payer, otherAddress, signer, key, expiresAt, offer } = identified
+  const fingerprint = await fingerprintOf(engine, order)
+  const tagFor = (wallet: string | undefined) =>
+    id !== undefined && wallet !== undefined
+      ? tagOf({ gateway: engine.gateway.name, payer: wallet, id, fingerprint })
+      : undefined
+  return {
+    ...order,
+    payment,
+    payer,
+    otherAddress,
+    key,
+    expiresAt,
+    offer,
+    asset: balanceKeyOf(identified),
+    fingerprint,
+    tag: tagFor(payer),
+    signerTag: tagFor(signer),
+  }
+}
+
+/** Requests are the same where their method, path and body are. */
+async function fingerprintOf(engine: Engine, { requestContext, body, given }: Offered): Promise<string> {
+  await pauseIfLarge(engine, body)
+  const text = typeof body === 'string' ? body : JSON.stringify(given)
+  const { request, path } = requestContext
+  return await bodyFingerprint(request.method, path, { body: text, clock: engine.ports.clock })
+}

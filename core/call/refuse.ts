@@ -1,0 +1,72 @@
+/** The replies of an order for which no call is opened. */
+import type { Engine } from '../engine.ts'
+import * as replies from '../endpoint/replies.ts'
+import type { Reply } from '../http/reply.ts'
+import { silent } from '../ports/meter.ts'
+import type { Corrected, PaymentCode } from '../ports/mod.ts'
+import { withCorrected } from '../x402/offer.ts'
+import type { Offer } from '../x402/protocol.ts'
+import type { Offered, Signed } from './order.ts'
+import { demand } from './payment_required.ts'
+import { repeatOf } from './repeat.ts'
+
+/** Why no call is opened, with an error code. */
+export type Refused = {
+  readonly kind: 'refused'
+  readonly code: PaymentCode
+  readonly reason: string
+  readonly more?: replies.Body
+  /** A corrected offer, in place of this one. */
+  readonly corrected?: Corrected
+  readonly offer?: Offer
+  readonly retryAfterSeconds?: number
+}
+
+/** The payment would not cover the call, or this wallet may not order now. */
+export const unfunded = (reason: string, more: replies.Body = {}): Refused => ({
+  kind: 'refused',
+  code: 'PAYMENT_UNFUNDED',
+  reason,
+  more,
+})
+
+/** The same order may have room later. */
+export const later = (reason: string, retryAfterSeconds: number): Refused => ({
+  ...unfunded(reason, { retryAfterSeconds }),
+  retryAfterSeconds,
+})
+
+export function reject(engine: Engine, order: Offered, refused: Refused): Reply {
+  const { meter = silent } = engine.ports
+  const { offers, price } = order
+  const { code, reason, more, corrected, offer, retryAfterSeconds } = refused
+  meter.judged(code)
+  const reply = demand(engine, order, {
+    offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
+    price,
+    why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
+    ...(corrected && { error: corrected.error }),
+  })
+  if (retryAfterSeconds === undefined) return reply
+  return { ...reply, headers: { ...reply.headers, 'retry-after': String(retryAfterSeconds) } }
+}
+
+/** Refuses, unless a concurrent request with the same payment identifier has opened a call in the meantime. */
+export async function refuse(engine: Engine, signed: Signed, refused: Refused): Promise<Reply> {
+  const { payer, offer } = signed
+  const repeated = await repeatOf(engine, signed)
+  return repeated ?? reject(engine, signed, { offer, ...refused, more: { payer, ...refused.more } })
+}
+
+/** No call is opened: the same signed request can be sent again (contract 1.27). */
+export function unverified(engine: Engine, order: Offered, reason: string): Reply {
+  if (engine.settings.unverifiable === 402)
+    return reject(engine, order, {
+      kind: 'refused',
+      code: 'PAYMENT_VERIFICATION_UNAVAILABLE',
+      reason: `the payment could not be verified just now (${reason}); send the same signed request again`,
+    })
+  const { meter = silent } = engine.ports
+  meter.judged('unavailable')
+  throw replies.cannotVerify(reason)
+}

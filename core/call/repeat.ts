@@ -1,0 +1,57 @@
+/** An order that was sent before: its caller gets the reply again, as a poll of its call would. */
+import type { Engine } from '../engine.ts'
+import { servesBeforeSettlement } from '../endpoint/mod.ts'
+import { isOver } from '../endpoint/records.ts'
+import * as replies from '../endpoint/replies.ts'
+import type { Reply } from '../http/reply.ts'
+import { taggedCall } from '../payment/identified_calls.ts'
+import { failIfOverdue } from '../payment/settlement/fail.ts'
+import type { Call } from '../ports/mod.ts'
+import { collect } from './collect.ts'
+import type { Incoming, Signed } from './order.ts'
+
+/** The reply to a repeated payment identifier. Undefined when there is no call, or when the call failed. */
+export async function repeatOf(engine: Engine, signed: Signed): Promise<Reply | undefined> {
+  const { tag, signerTag } = signed
+  if (!tag) return undefined
+  const { storage, clock } = engine.ports
+  const { timeouts } = engine.settings
+  const now = clock.now()
+  const known = (await taggedCall(storage, tag, now)) ?? (signerTag && (await taggedCall(storage, signerTag, now)))
+  const call = known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls: engine.calls.active }))
+  if (!call || isOver(call, now)) return undefined
+  return await answerAgain(engine, signed, call)
+}
+
+/**
+ * Answers an identical signed request that was sent again because its reply was lost (contract 1.39). Undefined while
+ * the call is still running, and after the resend period.
+ */
+export async function resend(engine: Engine, order: Incoming, call: Call): Promise<Reply | undefined> {
+  const { endpoint } = order
+  if (
+    !servesBeforeSettlement(endpoint) ||
+    call.endpoint !== endpoint.name ||
+    call.workStatus !== 'completed' ||
+    call.result === null
+  )
+    return undefined
+  const isLate = engine.ports.clock.now() > (call.endedAt ?? 0) + engine.settings.timeouts.resendMs
+  return isLate && call.paymentStatus === 'settled' ? undefined : await answerAgain(engine, order, call)
+}
+
+/** Repeats the reply to a caller who is known to have sent the order. */
+async function answerAgain(engine: Engine, { endpoint, requestContext }: Incoming, call: Call): Promise<Reply> {
+  const key = await engine.identity.pollUrls.keyOf(call.id)
+  const running = (unpaid: Call) =>
+    replies.envelope(endpoint, unpaid, { key, status: unpaid.workStatus === 'queued' ? 'queued' : 'in_progress' })
+  return await collect(engine, {
+    endpoint,
+    found: call,
+    requestContext,
+    running,
+    more: replies.recovery(endpoint, call, key),
+    isOrder: true,
+    isKeyed: true,
+  })
+}

@@ -1,0 +1,154 @@
+/** Builds the engine of a gateway: fills in what its setup leaves open, and observes the ports that it gives. */
+import { noDeliveries } from '../call/delivery/deliveries.ts'
+import { mirrors } from '../call/work/media_mirror.ts'
+import { quoteCache } from '../endpoint/quote_cache.ts'
+import type { Catalog } from '../endpoint/offering.ts'
+import { withDeclaredRecords } from '../endpoint/record_kind.ts'
+import type { Sold } from '../endpoint/mod.ts'
+import type { Engine, EngineLimits, GatewayIdentity, Products, Settings } from '../engine.ts'
+import { FREE_TIER, limits } from '../http/rate_limit.ts'
+import { budget, inputParser, MAX_BODY, MAX_UPLOAD } from '../http/request_body.ts'
+import { signedReplies } from '../http/signed_replies.ts'
+import { UNPAID_CHARACTERS, unpaidWork } from '../http/unpaid_work.ts'
+import { pollUrls } from '../identity/poll_urls.ts'
+import { signIns } from '../identity/sign_in.ts'
+import { newId } from '../lib/ids.ts'
+import { sharedBy } from '../lib/per_process.ts'
+import { activeCalls, sharedState } from '../payment/active_calls.ts'
+import { pricesOf } from '../payment/control/controls.ts'
+import { offersOf } from '../payment/offers.ts'
+import { prepaidCalls } from '../payment/prepaid_calls.ts'
+import { noteStoredMedia, type Retention } from '../payment/retention.ts'
+import { timeouts as usual } from '../payment/timeouts.ts'
+import { NEW_WALLET_LIMIT, newWalletsLimit } from '../payment/unpaid/new_wallets.ts'
+import type { Ports } from '../ports/mod.ts'
+import type { Setup } from './setup.ts'
+
+type Building = {
+  /** What this gateway sells, by name. */
+  readonly sold: ReadonlyMap<string, Sold>
+  /** The ports of the setup, with their metrics. */
+  readonly ports: Ports
+  readonly retention: Retention
+}
+
+const UPLOADS_AT_ONCE = 8
+/** Several bodies of one address take this part of the memory at most; one alone may need more. */
+const SHARES = 4
+const MAX_MEDIA = 64 << 20
+
+const NONE = { all: [], get: () => undefined }
+const NO_ROWS: Catalog = { images: NONE, chat: NONE, video: NONE, audio: NONE, declared: new Map() }
+
+export function buildEngine(setup: Setup, building: Building): Engine {
+  const gateway = identityOf(setup, building.ports)
+  const settings = settingsOf(setup, building.sold)
+  const { calls, ports } = observed(setup, { building, gateway, settings })
+  const { storage, chain, clock, log, random, meter } = ports
+  const { timeouts, maxUpload } = settings
+  const hashes = pollUrls(ports, setup.pollKeys)
+  return {
+    gateway,
+    ports,
+    settings,
+    products: productsOf(setup, { building, gateway, ports }),
+    offers: offersOf({ ports, timeouts }),
+    money: { storage, chain, clock, log, meter, timeouts, prepaid: calls.prepaid },
+    calls,
+    limits: limitsOf(setup, ports, settings),
+    identity: { pollUrls: hashes, signIns: signIns({ storage, chain, clock, random, hashes, timeouts }) },
+    deliveries: noDeliveries({ clock, maxUpload }),
+    mirror: mirrors({
+      ports,
+      maxBytes: setup.maxMedia ?? MAX_MEDIA,
+      async onStored(call, keys) {
+        const now = clock.now()
+        const due = now + timeouts.maxJobMs + building.retention.unclaimedMs
+        await noteStoredMedia(storage, { call, keys, due }, now)
+      },
+    }),
+    signing: setup.signer && signedReplies(setup.signer, { clock, log }),
+  }
+}
+
+function identityOf({ name = 'default', label = name, ...setup }: Setup, { random }: Ports): GatewayIdentity {
+  const { basePath = '', networks = [], workerId = newId(random) } = setup
+  return { name, label, basePath, networks, workerId }
+}
+
+function settingsOf(setup: Setup, sold: Building['sold']): Settings {
+  const streamed = [...sold.values()].filter(({ delivery }) => delivery === 'stream')
+  return {
+    timeouts: { ...usual, ...setup.timeouts },
+    maxBody: setup.maxBody ?? MAX_BODY,
+    maxUpload: setup.maxUpload ?? MAX_UPLOAD,
+    inlineMs: setup.inlineMs,
+    unverifiable: setup.unverifiable ?? 503,
+    freeTier: setup.freeTier ?? FREE_TIER,
+    freeToOrigin: setup.freeToOrigin,
+    allowlists: Object.fromEntries(
+      Object.entries(setup.allowlists ?? {}).map(([list, wallets]) => [
+        list,
+        wallets.map((wallet) => wallet.toLowerCase()),
+      ]),
+    ),
+    newWallet: { ...NEW_WALLET_LIMIT, ...setup.newWallet, endpoints: streamed.map(({ name }) => name) },
+    newWallets: { ...newWalletsLimit(), ...setup.newWallets },
+  }
+}
+
+/** Gateways of one process that share a storage share what is known of its calls. */
+function observed(
+  setup: Setup,
+  { building, gateway, settings }: { building: Building; gateway: GatewayIdentity; settings: Settings },
+): Pick<Engine, 'calls' | 'ports'> {
+  const { ports } = building
+  const { clock, log } = ports
+  const owner = setup.ports.storage
+  const leaseMs = settings.timeouts.workLeaseMs
+  const active = activeCalls({
+    storage: ports.storage,
+    workerId: gateway.workerId,
+    clock,
+    log,
+    leaseMs,
+    shared: sharedBy(owner, 'active calls', sharedState),
+  })
+  const prepaid = prepaidCalls(active.storage, { owner, clock, leaseMs })
+  const storage = withDeclaredRecords(prepaid?.storage ?? active.storage)
+  return { calls: { active, prepaid }, ports: { ...ports, storage } }
+}
+
+function productsOf(
+  setup: Setup,
+  { building: { sold }, gateway, ports }: { building: Building; gateway: GatewayIdentity; ports: Ports },
+): Products {
+  const { vendors, countTokens } = ports
+  const { catalog = NO_ROWS, featureFlags = {} } = setup
+  const parsers = [...sold.values()].map(
+    (endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)] as const,
+  )
+  return {
+    sold,
+    catalog,
+    parsers: new Map(parsers),
+    quotes: quoteCache(),
+    context: { catalog, prices: pricesOf(setup), vendors, countTokens, featureFlags, networks: gateway.networks },
+  }
+}
+
+/** Gateways of one process that share a storage share these limits, with the figures of the first one. */
+function limitsOf(setup: Setup, { storage, countTokens, clock }: Ports, { maxUpload }: Settings): EngineLimits {
+  const owner = setup.ports.storage
+  const maxBodies = setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20)
+  return {
+    windows: sharedBy(owner, 'windows', () => limits(storage)),
+    unpaidWork: sharedBy(owner, 'unpaid work', () =>
+      unpaidWork({ countTokens, clock, perMinute: setup.unpaidCharacters ?? UNPAID_CHARACTERS }),
+    ),
+    bodies: sharedBy(owner, 'bodies', () =>
+      budget(maxBodies, clock, { share: maxBodies / SHARES, onFreed: setup.onBodiesFreed }),
+    ),
+    controls: setup.controls,
+  }
+}
