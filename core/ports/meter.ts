@@ -1,7 +1,7 @@
 /** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain.ts'
-import { decorated, OTHER_VERBS } from './decorated_storage.ts'
+import { observedCalls } from './call_events.ts'
 import type { Storage, Usage } from './storage/mod.ts'
 
 /** The verdict on a payment that came with an order, or on a fresh one that a poll would settle with. */
@@ -48,35 +48,19 @@ export function metered<Some extends { readonly storage: Storage; readonly meter
 }
 
 function meteredStorage(storage: Storage, meter: Meter): Storage {
-  return decorated(storage, {
-    ...OTHER_VERBS,
-    async openCall(...args) {
-      const opened = await storage.openCall(...args)
-      if (opened.kind === 'opened') meter.moved('opened')
-      return opened
+  return observedCalls(storage, {
+    opened: () => meter.moved('opened'),
+    recorded() {
+      meter.moved('opened')
+      meter.moved('completed')
     },
-    // The call was in memory until now.
-    async recordPaid(...args) {
-      const recorded = await storage.recordPaid(...args)
-      if (recorded.kind === 'recorded') for (const step of ['opened', 'completed'] as const) meter.moved(step)
-      return recorded
+    moved({ patch: { workStatus } }) {
+      if (workStatus === 'completed' || workStatus === 'failed') meter.moved(workStatus)
     },
-    async moveCall(id, from, patch) {
-      const isMoved = await storage.moveCall(id, from, patch)
-      const { workStatus } = patch
-      if (isMoved && (workStatus === 'completed' || workStatus === 'failed')) meter.moved(workStatus)
-      return isMoved
-    },
-    async claimSettlement(id, authorization, at) {
-      const claim = await storage.claimSettlement(id, authorization, at)
+    claimed({ claim, hasResult }) {
       // A claim with a result completes the call, unless the call was completed before its authorization was sent.
-      if (at.result && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
-      return claim
+      if (hasResult && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
     },
-    renew: 'same',
-    finishSettlement: 'same',
-    prune: 'same',
-    pruneLedger: 'same',
-    archiveCalls: 'same',
+    finished: 'ignored',
   })
 }

@@ -1,5 +1,5 @@
 /** Spending of wallets and gateways by day and month, open calls included. */
-import { decorated, OTHER_VERBS } from '../../ports/decorated_storage.ts'
+import { type CallObserver, observedCalls } from '../../ports/call_events.ts'
 import type { Call, LedgerCursor, LedgerEntry, LedgerReads, Storage } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
 
@@ -77,53 +77,32 @@ export function spendings(ledger: Pick<LedgerReads, 'listSettled' | 'spendByMode
     return sum
   }
 
-  function observed<Some extends Storage>(storage: Some): Some {
-    return decorated(storage, {
-      ...OTHER_VERBS,
-      async openCall(...given) {
-        const opened = await storage.openCall(...given)
-        if (opened.kind === 'opened' && opened.call.quote > 0n) {
-          const { id, payer, gateway, quote, createdAt } = opened.call
-          pending.set(id, { payer, gateway, amount: quote, until: createdAt + PENDING_MS })
-        }
-        return opened
-      },
-      async recordPaid(call, authorization, at) {
-        const recorded = await storage.recordPaid(call, authorization, at)
-        if (recorded.kind === 'recorded') {
-          const { id, payer, gateway, quote, createdAt } = call
-          const amount = parseAtomic(at.paid.receipt.amount) ?? quote
-          pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++settlements })
-        }
-        return recorded
-      },
-      async moveCall(id, from, patch) {
-        const isMoved = await storage.moveCall(id, from, patch)
-        if (isMoved && patch.workStatus === 'failed') pending.delete(id)
-        return isMoved
-      },
-      async finishSettlement(id, token, outcome, at) {
-        const isRecorded = await storage.finishSettlement(id, token, outcome, at)
-        const known = pending.get(id)
-        // The ledger has it now; a gateway's total has it once it has been followed.
-        if (known && outcome.kind === 'paid') {
-          known.amount = parseAtomic(outcome.receipt.amount) ?? known.amount
-          known.settlement = ++settlements
-        }
-        if (known && (outcome.kind === 'refused' || outcome.kind === 'dead')) pending.delete(id)
-        return isRecorded
-      },
-      // An authorization is counted with the order that brought it.
-      claimSettlement: 'same',
-      renew: 'same',
-      prune: 'same',
-      pruneLedger: 'same',
-      archiveCalls: 'same',
-    })
+  const observer: CallObserver = {
+    opened({ call: { id, payer, gateway, quote, createdAt } }) {
+      if (quote > 0n) pending.set(id, { payer, gateway, amount: quote, until: createdAt + PENDING_MS })
+    },
+    recorded({ call: { id, payer, gateway, quote, createdAt }, receipt }) {
+      const amount = parseAtomic(receipt.amount) ?? quote
+      pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++settlements })
+    },
+    moved({ id, patch }) {
+      if (patch.workStatus === 'failed') pending.delete(id)
+    },
+    // An authorization is counted with the order that brought it.
+    claimed: 'ignored',
+    finished({ id, outcome }) {
+      const known = pending.get(id)
+      // The ledger has it now; a gateway's total has it once it has been followed.
+      if (known && outcome.kind === 'paid') {
+        known.amount = parseAtomic(outcome.receipt.amount) ?? known.amount
+        known.settlement = ++settlements
+      }
+      if (known && (outcome.kind === 'refused' || outcome.kind === 'dead')) pending.delete(id)
+    },
   }
 
   return {
-    observed,
+    observed: (storage) => observedCalls(storage, observer),
 
     async follow(now) {
       const { from } = periodOf('month', now)

@@ -1,0 +1,65 @@
+/** Events of calls, for what counts them: spending limits and metrics. Each is told once its storage has it. */
+import { decorated, OTHER_VERBS } from './decorated_storage.ts'
+import type { Call, CallPatch, Claim, NewCall, Outcome, Storage } from './storage/mod.ts'
+import type { Receipt } from '../x402/protocol.ts'
+
+export type CallEvent =
+  | { readonly kind: 'opened'; readonly call: Call }
+  /** A call that was in memory is stored, worked on and paid. */
+  | { readonly kind: 'recorded'; readonly call: NewCall; readonly receipt: Receipt }
+  | { readonly kind: 'moved'; readonly id: string; readonly patch: CallPatch }
+  /** A settlement began. `hasResult`: the claim brought the result of its call. */
+  | { readonly kind: 'claimed'; readonly id: string; readonly claim: Claim; readonly hasResult: boolean }
+  /** A settlement attempt ended. */
+  | { readonly kind: 'finished'; readonly id: string; readonly outcome: Outcome }
+
+/** A handler for each event, or `ignored`: a new event does not compile until each observer has decided. */
+export type CallObserver = {
+  readonly [Kind in CallEvent['kind']]: 'ignored' | ((event: Extract<CallEvent, { kind: Kind }>) => void)
+}
+
+/**
+ * The storage, with an observer of the calls that pass through it. Handlers never throw.
+ *
+ * @example
+ * const counted = observedCalls(storage, { opened: () => count++, recorded: () => count++, moved: 'ignored', ... })
+ */
+export function observedCalls<Some extends Storage>(storage: Some, observer: CallObserver): Some {
+  function tell(event: CallEvent): void {
+    const handler = observer[event.kind]
+    if (handler !== 'ignored') (handler as (event: CallEvent) => void)(event)
+  }
+
+  return decorated(storage, {
+    ...OTHER_VERBS,
+    async openCall(...given) {
+      const opened = await storage.openCall(...given)
+      if (opened.kind === 'opened') tell({ kind: 'opened', call: opened.call })
+      return opened
+    },
+    async recordPaid(call, authorization, at) {
+      const recorded = await storage.recordPaid(call, authorization, at)
+      if (recorded.kind === 'recorded') tell({ kind: 'recorded', call, receipt: at.paid.receipt })
+      return recorded
+    },
+    async moveCall(id, from, patch) {
+      const isMoved = await storage.moveCall(id, from, patch)
+      if (isMoved) tell({ kind: 'moved', id, patch })
+      return isMoved
+    },
+    async claimSettlement(id, authorization, at) {
+      const claim = await storage.claimSettlement(id, authorization, at)
+      tell({ kind: 'claimed', id, claim, hasResult: at.result !== undefined })
+      return claim
+    },
+    async finishSettlement(id, token, outcome, at) {
+      const isRecorded = await storage.finishSettlement(id, token, outcome, at)
+      tell({ kind: 'finished', id, outcome })
+      return isRecorded
+    },
+    renew: 'same',
+    prune: 'same',
+    pruneLedger: 'same',
+    archiveCalls: 'same',
+  })
+}
