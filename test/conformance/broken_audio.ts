@@ -2,7 +2,7 @@ import { TONE } from '../fakes/audio.ts'
 import { type AudioVendor, ApiError } from '../../core/mod.ts'
 import { turn } from './abort.ts'
 import { BARRED, UPSTREAM_TEXT } from './audio.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 
 /** Keeps every law; takes a few turns, so that an abort can come in between. */
 export function toneVendor(): AudioVendor {
@@ -26,14 +26,7 @@ async function tone(text: string, { signal }: { signal: AbortSignal }) {
   return { url: TONE, seconds: 0.01 }
 }
 
-const broken = (law: string, but: string, spoil: (good: AudioVendor) => Partial<AudioVendor>): Broken<AudioVendor> => ({
-  law,
-  but,
-  async make() {
-    const good = toneVendor()
-    return { open: async () => ({ ...good, ...spoil(good) }), close: async () => {} }
-  },
-})
+const broken = breaking<AudioVendor>(toneVendor)
 
 export const brokenAudioVendors: readonly Broken<AudioVendor>[] = [
   broken('makes something, and has a verb for all that it says it makes', 'makes nothing', () => ({ makes: {} })),

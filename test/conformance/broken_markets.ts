@@ -1,6 +1,6 @@
 import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
 import type { Bar, Feed, MarketVendor, MarketKind } from '../../core/mod.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 import { NOW } from './markets.ts'
 
 const PRICES: Readonly<Record<string, string>> = {
@@ -64,19 +64,7 @@ export function plainMarket(): MarketVendor {
   }
 }
 
-const broken = (
-  law: string,
-  but: string,
-  spoil: (good: MarketVendor) => Partial<MarketVendor>,
-): Broken<MarketVendor> => ({
-  law,
-  but,
-  async make() {
-    const good = plainMarket()
-    const vendor = { ...good, ...spoil(good) }
-    return { open: async () => vendor, close: async () => {} }
-  },
-})
+const broken = breaking<MarketVendor>(plainMarket)
 
 export const brokenMarketVendors: readonly Broken<MarketVendor>[] = [
   broken('every shelf lists what it has, each symbol once, with a name and an id', 'lists a symbol twice', (good) => ({

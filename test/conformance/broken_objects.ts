@@ -5,10 +5,10 @@
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { isObjectKey } from '../../core/ports/objects.ts'
 import type { Objects } from '../../core/ports/mod.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 import { SHORT_PIECE } from './objects.ts'
 
-type Defect = (good: Objects) => Partial<Objects>
+const broken = breaking<Objects>(memoryObjects)
 
 export const brokenObjects: readonly Broken<Objects>[] = [
   broken('what was put comes back, byte for byte', 'takes bytes for text', (good) => ({
@@ -164,18 +164,6 @@ export const brokenObjects: readonly Broken<Objects>[] = [
     },
   })),
 ]
-
-function broken(law: string, but: string, defect: Defect, { perHandle = false } = {}): Broken<Objects> {
-  return {
-    law,
-    but,
-    async make() {
-      const good = memoryObjects()
-      const once = { ...good, ...defect(good) }
-      return { open: async () => (perHandle ? { ...good, ...defect(good) } : once), close: async () => {} }
-    },
-  }
-}
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>
 type Next = { readonly done: boolean; readonly value?: Uint8Array | undefined }

@@ -1,5 +1,5 @@
 import type { SearchAnswer, SearchJob, SearchVendor } from '../../core/mod.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 
 const turns = async (count: number) => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
@@ -29,18 +29,9 @@ export function pageVendor(): SearchVendor {
   }
 }
 
-const broken = (
-  law: string,
-  but: string,
-  spoil: (good: SearchVendor) => SearchVendor['search'],
-): Broken<SearchVendor> => ({
-  law,
-  but,
-  async make() {
-    const vendor = { search: spoil(pageVendor()) }
-    return { open: async () => vendor, close: async () => {} }
-  },
-})
+const breakingOne = breaking<SearchVendor>(pageVendor)
+const broken = (law: string, but: string, wrap: (good: SearchVendor) => SearchVendor['search']) =>
+  breakingOne(law, but, (good) => ({ search: wrap(good) }))
 
 const answering = (law: string, but: string, spoil: (good: SearchAnswer, job: SearchJob) => SearchAnswer) =>
   broken(law, but, (good) => async (job, at) => spoil(await good.search(job, at), job))

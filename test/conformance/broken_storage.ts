@@ -7,16 +7,12 @@ import { mayMove, mayMoveRecord } from '../../core/payment/ledger/mod.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
 import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'
 import type { Receipt } from '../../core/x402/protocol.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 import { brokenListings } from './storage_listings.ts'
 import { brokenPrepaid } from './storage_prepaid.ts'
 import { T } from './storage_questions.ts'
 
-/**
- * Replaces some verbs of a good storage. Called once per subject, or once per handle where the defect sits in the
- * handle.
- */
-type Defect = (good: Storage) => Partial<Storage>
+const broken = breaking<Storage>(memoryStorage, { close: (good) => good.close(), finish: copying })
 
 export const brokenStorages: readonly Broken<Storage>[] = [
   // ── opening ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -999,18 +995,6 @@ export const brokenStorages: readonly Broken<Storage>[] = [
 /** Changes what a good storage says of each sum. */
 function spendChanged(good: Storage, change: (spend: Spend) => Spend): Partial<Storage> {
   return { spendByModel: async (payer, since) => (await good.spendByModel(payer, since)).map(change) }
-}
-
-function broken(law: string, but: string, defect: Defect, { perHandle = false } = {}): Broken<Storage> {
-  return {
-    law,
-    but,
-    async make() {
-      const good = memoryStorage()
-      const once = copying({ ...good, ...defect(good) })
-      return { open: async () => (perHandle ? copying({ ...good, ...defect(good) }) : once), close: () => good.close() }
-    },
-  }
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { SwapCall, SwapVendor } from '../../core/mod.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 
 const turns = async (count: number) => {
   for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
@@ -27,15 +27,7 @@ export function echoVendor(): SwapVendor {
   }
 }
 
-const broken = (law: string, but: string, spoil: (good: SwapVendor) => Partial<SwapVendor>): Broken<SwapVendor> => ({
-  law,
-  but,
-  async make() {
-    const good = echoVendor()
-    const vendor = { ...good, ...spoil(good) }
-    return { open: async () => vendor, close: async () => {} }
-  },
-})
+const broken = breaking<SwapVendor>(echoVendor)
 
 export const brokenSwapVendors: readonly Broken<SwapVendor>[] = [
   broken('every call of the passthrough is answered with a status and JSON', 'knows no gasless swaps', (good) => ({

@@ -1,6 +1,6 @@
 import { crc32, deflateSync } from 'node:zlib'
 import type { ImageJob, ImageVendor, MadeImage } from '../../core/mod.ts'
-import type { Broken } from './law.ts'
+import { breaking, type Broken } from './law.ts'
 
 /** A grey PNG of the asked size. */
 function grey({ width, height }: Pick<ImageJob, 'width' | 'height'>): string {
@@ -44,19 +44,9 @@ export function greyVendor(): ImageVendor {
   }
 }
 
-const broken = (
-  law: string,
-  but: string,
-  spoil: (good: ImageVendor) => ImageVendor['generate'],
-): Broken<ImageVendor> => ({
-  law,
-  but,
-  async make() {
-    const good = greyVendor()
-    const vendor = { ...good, generate: spoil(good) }
-    return { open: async () => vendor, close: async () => {} }
-  },
-})
+const breakingOne = breaking<ImageVendor>(greyVendor)
+const broken = (law: string, but: string, wrap: (good: ImageVendor) => ImageVendor['generate']) =>
+  breakingOne(law, but, (good) => ({ generate: wrap(good) }))
 
 export const brokenImageVendors: readonly Broken<ImageVendor>[] = [
   broken(

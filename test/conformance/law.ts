@@ -18,6 +18,40 @@ export type Law<T> = { readonly name: string; check(subject: Subject<T>): Promis
  */
 export type Broken<T> = { readonly law: string; readonly but: string; readonly make: () => Promise<Subject<T>> }
 
+/**
+ * Makes broken adapters of a port: each is a good one in which some verbs are replaced.
+ *
+ * @example
+ * const broken = breaking(memoryObjects)
+ * broken('an object comes back as it was put', 'forgets its type', (good) => ({ get: async (key) => ... }))
+ */
+export function breaking<Port extends object>(
+  makeGood: () => Port,
+  { close = async () => {}, finish = (port) => port }: BreakingOptions<Port> = {},
+) {
+  return (
+    law: string,
+    but: string,
+    wrap: (good: Port) => Partial<Port>,
+    { perHandle = false }: { /** The defect sits in the handle. */ readonly perHandle?: boolean } = {},
+  ): Broken<Port> => ({
+    law,
+    but,
+    async make() {
+      const good = makeGood()
+      const broken = () => finish({ ...good, ...wrap(good) })
+      const once = broken()
+      return { open: async () => (perHandle ? broken() : once), close: () => close(good) }
+    },
+  })
+}
+
+type BreakingOptions<Port> = {
+  readonly close?: (good: Port) => Promise<void>
+  /** What every broken adapter has besides its defect. */
+  readonly finish?: (port: Port) => Port
+}
+
 /** How long a law waits for what never comes from a broken adapter. A working one has as long as its machine needs. */
 let limitMs = 60_000
 export const waitLimitMs = (): number => limitMs

@@ -3,7 +3,7 @@ import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { LOST } from '../../core/payment/ledger/mod.ts'
 import type { CallTotalsQuery, Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
-import type { Broken, Law } from './law.ts'
+import { breaking, type Broken, type Law } from './law.ts'
 import { usdc } from '../../core/x402/money.ts'
 import { newCall, signed, T } from './storage_questions.ts'
 
@@ -351,6 +351,8 @@ export const listingLaws: readonly Law<Storage>[] = [
   },
 ]
 
+const broken = breaking<Storage>(memoryStorage, { close: (good) => good.close() })
+
 export const brokenListings: readonly Broken<Storage>[] = [
   broken(
     'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
@@ -518,16 +520,4 @@ async function claimed(storage: Storage, id: string, now = T): Promise<number> {
 function tokenOf(claim: Claim): number {
   if (claim.kind === 'yours' || claim.kind === 'retry') return claim.token
   throw new Error(`there should have been a token, but: ${claim.kind}`)
-}
-
-function broken(law: string, but: string, defect: (good: Storage) => Partial<Storage>): Broken<Storage> {
-  return {
-    law,
-    but,
-    async make() {
-      const good = memoryStorage()
-      const storage = { ...good, ...defect(good) }
-      return { open: async () => storage, close: () => good.close() }
-    },
-  }
 }

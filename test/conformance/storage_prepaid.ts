@@ -2,7 +2,7 @@
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { PaidWork, Storage, StoredRecord } from '../../core/ports/mod.ts'
-import type { Broken, Law } from './law.ts'
+import { breaking, type Broken, type Law } from './law.ts'
 import { newCall, signed, T } from './storage_questions.ts'
 
 const DAY = 86_400_000
@@ -116,17 +116,9 @@ export const prepaidLaws: readonly Law<Storage>[] = [
   },
 ]
 
-function broken(law: string, but: string, defect: (good: Storage) => Storage['recordPaid']): Broken<Storage> {
-  return {
-    law,
-    but,
-    async make() {
-      const good = memoryStorage()
-      const storage = { ...good, recordPaid: defect(good) }
-      return { open: async () => storage, close: () => good.close() }
-    },
-  }
-}
+const breakingOne = breaking<Storage>(memoryStorage, { close: (good) => good.close() })
+const broken = (law: string, but: string, wrap: (good: Storage) => Storage['recordPaid']) =>
+  breakingOne(law, but, (good) => ({ recordPaid: wrap(good) }))
 
 export const brokenPrepaid: readonly Broken<Storage>[] = [
   broken(
