@@ -18,7 +18,9 @@ type Row = {
   readonly example?: ApiErrorParts
 }
 
-const table = {
+const rows = <Code extends string>(table: Readonly<Record<Code, Row>>) => table
+
+const table = rows({
   INVALID_JSON: {
     status: 400,
     error: 'Invalid JSON',
@@ -302,7 +304,7 @@ const table = {
       headers: { 'retry-after': '5' },
     },
   },
-} as const satisfies Record<string, Row>
+})
 
 export type ApiErrorCode = keyof typeof table
 

@@ -1,4 +1,5 @@
 /** Buys a chat answer: prints it as it streams, then its token usage and the payment. */
+import { eventSplitter } from '../../../core/lib/event_splitter.ts'
 import {
   BuyError,
   createPaymentClient,
@@ -159,14 +160,9 @@ function throwIfIncomplete({ failure }: StreamSummary): void {
 }
 
 async function* linesOf(response: Response): AsyncGenerator<string> {
-  const decoder = new TextDecoder()
-  let rest = ''
-  for await (const bytes of response.body ?? []) {
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r?\n/)
-    rest = lines.pop() ?? ''
-    yield* lines
-  }
-  if (rest !== '') yield rest
+  const splitter = eventSplitter()
+  for await (const bytes of response.body ?? []) for (const event of splitter.push(bytes)) yield* event.split('\n')
+  yield* splitter.flush().split('\n')
 }
 
 function printUsage({ usage }: StreamSummary): void {

@@ -8,7 +8,8 @@ import {
   type Rewriter,
   type SseEvent,
 } from '../../../../core/mod.ts'
-import { eventSplitter, parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
+import { eventSplitter } from '../../../../core/lib/event_splitter.ts'
+import { parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
 import type { VendorHttp } from '../../../http/fetch.ts'
 import { type ErrorClassifier, type ErrorReply, errorReplyIn } from '../../../http/error_replies.ts'
 

@@ -1,6 +1,7 @@
 /** The text of an answer in the events of a stream, in any of the four formats: what its reader has read. */
 import { type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../lib/json.ts'
-import { eventSplitter, parseEvent, tryJson } from './sse.ts'
+import { eventSplitter } from '../../../lib/event_splitter.ts'
+import { parseEvent, tryJson } from './sse.ts'
 
 /** Everything that a model wrote: answer, reasoning, and the names and arguments of tools. */
 export function answerText(events: Uint8Array): string {

@@ -1,7 +1,7 @@
 /** Splits a byte stream at the blank lines between server-sent events, without decoding it. */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { brokenOff } from './answer_start.ts'
-import { MAX_EVENT } from './sse.ts'
+import { MAX_EVENT } from '../../../lib/event_splitter.ts'
 
 const LF = 10
 export const CR = 13

@@ -1,7 +1,8 @@
 /** Streams for callers of another format than `chat`. */
 import { type StreamFormat, forwardedStream, SEQUENCE, sequenceAfter } from './forwarded_stream.ts'
 import type { TrackedStream } from './answer_start.ts'
-import { eventSplitter, parseEvent } from './sse.ts'
+import { eventSplitter } from '../../../lib/event_splitter.ts'
+import { parseEvent } from './sse.ts'
 import type { StreamTranslator } from './stream_translator.ts'
 import type { ChatStream } from '../../../ports/vendors/chat.ts'
 

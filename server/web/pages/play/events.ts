@@ -1,4 +1,5 @@
 /** A chat answer as it is streamed: its text, and the comments in which the receipt comes. */
+import { eventSplitter } from '../../../../core/lib/event_splitter.ts'
 
 export type Streamed = {
   readonly text: string
@@ -36,14 +37,12 @@ export async function readEvents(
     changed(state)
   }
   try {
-    const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader()
-    let rest = ''
+    const reader = body.getReader()
+    const splitter = eventSplitter()
     for (;;) {
       const { done, value } = await reader.read()
       if (done) break
-      const lines = (rest + value).split(/\r?\n/)
-      rest = lines.pop() ?? ''
-      lines.forEach(read)
+      for (const event of splitter.push(value)) event.split('\n').forEach(read)
     }
   } catch {
     isWhole = false

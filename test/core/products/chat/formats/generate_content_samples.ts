@@ -1,5 +1,6 @@
 /** Conversations, replies and streams that have everything in them that `chat` and `generate_content` both know. */
-import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
+import { eventSplitter } from '../../../../../core/lib/event_splitter.ts'
+import { parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
 import type { StreamTranslator } from '../../../../../core/products/chat/formats/stream_translator.ts'
 

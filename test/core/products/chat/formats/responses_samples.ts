@@ -1,5 +1,6 @@
 /** What the tests of the responses wire share: replies in both wires, and how a stream is read. */
-import { eventSplitter, parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
+import { eventSplitter } from '../../../../../core/lib/event_splitter.ts'
+import { parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
 import type { StreamTranslator } from '../../../../../core/products/chat/formats/stream_translator.ts'
 

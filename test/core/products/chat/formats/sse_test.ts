@@ -1,14 +1,8 @@
 /** Laws of server-sent events as text. */
 import { expect, test } from 'bun:test'
 import fc from 'fast-check'
-import {
-  eventSplitter,
-  MAX_EVENT,
-  parseEvent,
-  sseJson,
-  sseText,
-  tryJson,
-} from '../../../../../core/products/chat/formats/sse.ts'
+import { eventSplitter, MAX_EVENT } from '../../../../../core/lib/event_splitter.ts'
+import { parseEvent, sseJson, sseText, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 
