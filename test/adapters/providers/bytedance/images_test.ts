@@ -8,17 +8,17 @@ import {
   before,
   calm,
   FOX,
-  FOX_EDIT,
   greyImages,
   HEIC,
   KEY,
+  imageVendors,
   outcome,
   recorded,
   refusals,
   replay,
   type Seen,
   setup,
-  standIn,
+  unsentEdits,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'seedream'
@@ -26,11 +26,7 @@ const PRO = { ...FOX, model: 'dola-seedream-5-0-pro-260628', width: 2848, height
 const AVIF = `data:image/avif;base64,${Buffer.from('\0\0\0\x1cftypavif\0\0\0\0mif1avif', 'latin1').toString('base64')}`
 const good = () => replay(recorded(PROTOCOL, 'generated'))
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(`${server.url}/api/v3`, more)
-  return { server, log, vendor: seedream(config) }
-}
+const vendorOn = imageVendors(seedream, '/api/v3')
 
 describe('requests of seedream()', () => {
   test('model, prompt, size, a URL wanted and no watermark', async () => {
@@ -79,14 +75,10 @@ describe('requests of seedream()', () => {
     expect(server.seen).toHaveLength(5)
   })
 
-  test.each([
-    ['AVIF', { images: [AVIF] }],
-    ['a mask', { mask: PIXEL }],
-    ['eleven images', { images: Array(11).fill(PIXEL) }],
-  ])('%s is refused before anything is sent', async (_, more) => {
-    const { server, vendor, log } = vendorOn(good)
-    expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
-    expect(server.seen).toEqual([])
+  unsentEdits(vendorOn, {
+    AVIF: { images: [AVIF] },
+    'a mask': { mask: PIXEL },
+    'eleven images': { images: Array(11).fill(PIXEL) },
   })
 })
 

@@ -8,10 +8,10 @@ import {
   before,
   calm,
   FOX,
-  FOX_EDIT,
   GIF,
   HEIC,
   KEY,
+  imageVendors,
   outcome,
   PNG,
   recorded,
@@ -19,18 +19,14 @@ import {
   replay,
   type Seen,
   setup,
-  standIn,
+  unsentEdits,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'gemini_images'
 const PRO = { ...FOX, model: 'gemini-3-pro-image' }
 const good = () => replay(recorded(PROTOCOL, 'generated'))
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(server.url, more)
-  return { server, log, vendor: geminiImages(config) }
-}
+const vendorOn = imageVendors(geminiImages)
 
 describe('requests of geminiImages()', () => {
   test('to generate: the prompt, an image wanted, its ratio and size, the key in a header and not in the URL', async () => {
@@ -109,13 +105,9 @@ describe('requests of geminiImages()', () => {
     expect([server.seen.length, most <= 4]).toEqual([10, true])
   })
 
-  test.each([
-    ['a GIF', { images: [GIF] }],
-    ['a mask', { mask: PIXEL }],
-  ])('%s is refused before anything is sent', async (_, more) => {
-    const { server, vendor, log } = vendorOn(good)
-    expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
-    expect(server.seen).toEqual([])
+  unsentEdits(vendorOn, {
+    'a GIF': { images: [GIF] },
+    'a mask': { mask: PIXEL },
   })
 })
 

@@ -243,6 +243,28 @@ export function refusals(
   })
 }
 
+/** Makes the vendors of a suite: each with a stand-in whose base URL ends with `path`. */
+export function imageVendors(make: (config: ImageVendorConfig) => ImageVendor, path = '') {
+  return (answer: Answer, more: Partial<ImageVendorConfig> = {}) => {
+    const server = standIn(answer)
+    const { config, log } = setup(`${server.url}${path}`, more)
+    return { server, config, log, vendor: make(config) }
+  }
+}
+
+/** One test for each edit that the adapter refuses without a call. */
+export function unsentEdits(
+  vendorOn: ReturnType<typeof imageVendors>,
+  edits: Readonly<Record<string, Partial<ImageEdit>>>,
+  contract = '',
+): void {
+  test.each(Object.entries(edits))(`%s is refused before anything is sent${contract}`, async (_, more) => {
+    const { server, vendor, log } = vendorOn(() => new Response(null, { status: 500 }))
+    expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
+    expect(server.seen).toEqual([])
+  })
+}
+
 /** For the laws of vendors: an adapter before a stand-in that makes what it is asked for. */
 export function before(
   make: (config: ImageVendorConfig) => ImageVendor,

@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
-import type { ImageEdit } from '../../../../core/mod.ts'
 import { openaiImages } from '../../../../adapters/providers/openai/images.ts'
 import { PIXEL } from '../../../fakes/images.ts'
 import { runLaws } from '../../../conformance/law.ts'
@@ -14,6 +13,7 @@ import {
   greyImages,
   HEIC,
   KEY,
+  imageVendors,
   outcome,
   PNG,
   readGrey,
@@ -22,7 +22,7 @@ import {
   replay,
   type Seen,
   setup,
-  standIn,
+  unsentEdits,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'openai_images'
@@ -30,11 +30,7 @@ const made = (count: number) =>
   Response.json({ created: 1, data: Array.from({ length: count }, () => ({ b64_json: PNG })) })
 const count = ({ json, form }: Seen) => Number(json?.n ?? form?.get('n'))
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(`${server.url}/v1`, more)
-  return { server, config, log, vendor: openaiImages(config) }
-}
+const vendorOn = imageVendors(openaiImages, '/v1')
 
 describe('requests of openaiImages()', () => {
   test('to generate: model, prompt, n and size as JSON, with the key, and nothing else', async () => {
@@ -134,20 +130,15 @@ describe('requests of openaiImages()', () => {
     expect(server.seen[0]?.json.prompt).not.toContain('sd_cpp_extra_args')
   })
 
-  test.each([
-    ['HEIC', HEIC],
-    ['GIF', GIF],
-    ['no image at all', 'data:image/png;base64,PGh0bWw+'],
-  ])('%s is refused before anything is sent (contract 5.38)', async (_, image) => {
-    const { server, vendor, log } = vendorOn(() => made(1))
-    expect(
-      await outcome(
-        vendor.edit?.({ ...FOX_EDIT, images: [PIXEL, image] } as ImageEdit, calm()) ?? Promise.resolve(),
-        log,
-      ),
-    ).toBe('INVALID_IMAGE')
-    expect(server.seen).toEqual([])
-  })
+  unsentEdits(
+    vendorOn,
+    {
+      HEIC: { images: [PIXEL, HEIC] },
+      GIF: { images: [PIXEL, GIF] },
+      'no image at all': { images: [PIXEL, 'data:image/png;base64,PGh0bWw+'] },
+    },
+    ' (contract 5.38)',
+  )
 })
 
 describe('replies to openaiImages()', () => {

@@ -12,27 +12,22 @@ import {
   FOX_EDIT,
   greyImages,
   HEIC,
+  imageVendors,
   KEY,
-  outcome,
   PNG,
   readGrey,
   recorded,
   refusals,
   replay,
   type Seen,
-  setup,
-  standIn,
+  unsentEdits,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'sdapi'
 const SETTINGS = { override_settings: { sd_model_checkpoint: 'model-x' }, override_settings_restore_afterwards: false }
 const good = () => replay(recorded(PROTOCOL, 'generated'))
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(server.url, more)
-  return { server, log, vendor: sdapi(config) }
-}
+const vendorOn = imageVendors(sdapi)
 
 describe('requests of sdapi()', () => {
   test('to generate: txt2img with size, batch and checkpoint', async () => {
@@ -86,14 +81,10 @@ describe('requests of sdapi()', () => {
     expect(server.seen[0]?.json.prompt).not.toContain('sd_cpp_extra_args')
   })
 
-  test.each([
-    ['HEIC', { images: [HEIC] }],
-    ['a second image', { images: [PIXEL, PIXEL] }],
-    ['a mask that is no PNG', { mask: HEIC }],
-  ])('%s is refused before anything is sent', async (_, more) => {
-    const { server, vendor, log } = vendorOn(good)
-    expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
-    expect(server.seen).toEqual([])
+  unsentEdits(vendorOn, {
+    HEIC: { images: [HEIC] },
+    'a second image': { images: [PIXEL, PIXEL] },
+    'a mask that is no PNG': { mask: HEIC },
   })
 })
 

@@ -8,9 +8,9 @@ import {
   before,
   calm,
   FOX,
-  FOX_EDIT,
   HEIC,
   KEY,
+  imageVendors,
   outcome,
   PNG,
   recorded,
@@ -18,7 +18,7 @@ import {
   replay,
   type Seen,
   setup,
-  standIn,
+  unsentEdits,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'xai_images'
@@ -27,11 +27,7 @@ const TWO = { ...FOX, model: 'grok-imagine-image-2.0' }
 const made = ({ json }: Seen) =>
   Response.json({ data: Array.from({ length: json.n }, () => ({ b64_json: PNG, respect_moderation: true })) })
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(`${server.url}/v1`, more)
-  return { server, log, vendor: xaiImages(config) }
-}
+const vendorOn = imageVendors(xaiImages, '/v1')
 
 describe('requests of xaiImages()', () => {
   test('to generate: ratio and resolution in place of a size, base64 wanted, all images in one call', async () => {
@@ -84,14 +80,10 @@ describe('requests of xaiImages()', () => {
     expect(server.seen.map(({ json }) => json.n).sort()).toEqual([1, 3, 3])
   })
 
-  test.each([
-    ['HEIC', { images: [HEIC] }],
-    ['a mask', { mask: PIXEL }],
-    ['six images', { images: Array(6).fill(PIXEL) }],
-  ])('%s is refused before anything is sent', async (_, more) => {
-    const { server, vendor, log } = vendorOn(made)
-    expect(await outcome(Promise.resolve(vendor.edit?.({ ...FOX_EDIT, ...more }, calm())), log)).toBe('INVALID_IMAGE')
-    expect(server.seen).toEqual([])
+  unsentEdits(vendorOn, {
+    HEIC: { images: [HEIC] },
+    'a mask': { mask: PIXEL },
+    'six images': { images: Array(6).fill(PIXEL) },
   })
 })
 

@@ -8,24 +8,20 @@ import {
   calm,
   FOX,
   KEY,
+  imageVendors,
   outcome,
   recorded,
   refusals,
   replay,
   type Seen,
   setup,
-  standIn,
 } from '../lib/provider_kit.ts'
 
 const PROTOCOL = 'cogview'
 const COG = { ...FOX, model: 'cogview-4-250304' }
 const good = () => replay(recorded(PROTOCOL, 'generated'))
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Parameters<typeof setup>[1] = {}) {
-  const server = standIn(answer)
-  const { config, log } = setup(`${server.url}/api/paas/v4`, more)
-  return { server, log, vendor: cogview(config) }
-}
+const vendorOn = imageVendors(cogview, '/api/paas/v4')
 
 describe('requests of cogview()', () => {
   test('model, prompt, size and a quality; no n and no response_format', async () => {
