@@ -140,8 +140,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ],
       [
         'a refund that was not sent stays under way',
-        `if (sent.kind === 'rejected') { await drop(state, now)`,
-        `if (sent.kind === 'rejected') {`,
+        `if (sent.kind === 'rejected') { reserved.release() await drop(state, now)`,
+        `if (sent.kind === 'rejected') { reserved.release()`,
       ],
       [
         'a repeated refund is made again',
@@ -178,27 +178,27 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of('adapters/storage/postgres', 'test/adapters/storage/postgres/locks_full_test.ts'),
+    of('adapters/storage', 'test/adapters/storage/postgres/locks_full_test.ts'),
     [
       [
         'Postgres: calls of one wallet are opened without its lock',
-        `locks: [keyOf(key), payer],`,
-        `locks: [keyOf(key)],`,
+        `locks: [keyLock(key), payerLock(call)],`,
+        `locks: [keyLock(key)],`,
       ],
       [
         'Postgres: calls of one authorization are opened without its lock',
-        `locks: [keyOf(key), payer],`,
-        `locks: [payer],`,
+        `locks: [keyLock(key), payerLock(call)],`,
+        `locks: [payerLock(call)],`,
       ],
       [
         'Postgres: a call is judged without the lock of its row',
-        `head: rows('head', heads, db.select(heads).from(calls).where(same(id)).for('no key update')),`,
-        `head: rows('head', heads, db.select(heads).from(calls).where(same(id))),`,
+        "select('head', head, `from calls where id = @id ${lock}`)",
+        "select('head', head, `from calls where id = @id`)",
       ],
       [
         'Postgres: a record is moved without its lock',
-        `turn: recordLock(record), locks: [recordLock(record)], read: (send) => send(ask.record, record),`,
-        `turn: recordLock(record), locks: [], read: (send) => send(ask.record, record),`,
+        `turn: recordLock(record), locks: [recordLock(record)], ask: [[ask.record, record]],`,
+        `turn: recordLock(record), locks: [], ask: [[ask.record, record]],`,
       ],
     ],
   ],
@@ -250,7 +250,11 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `if (known && (outcome.kind === 'refused' || outcome.kind === 'dead')) pending.delete(id)`,
         ``,
       ],
-      ['what vouchers have paid is not in the spending limit', `if (recorded.kind === 'recorded') {`, `if (false) {`],
+      [
+        'what vouchers have paid is not in the spending limit',
+        `pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++settlements })`,
+        ``,
+      ],
     ],
   ],
 ]

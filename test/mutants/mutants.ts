@@ -204,7 +204,7 @@ const ofCore: readonly Mutant[] = [
     `return servesBeforeSettlement(endpoint) ? await`,
     `return servesBeforeSettlement(endpoint) ? undefined && await`,
   ),
-  mutant('orders have no cap', `, ...capFor(verified, now) }`, ` }`),
+  mutant('orders have no cap', `, ...capFor(engine, verified, now) }`, ` }`),
   mutant(
     'whoever reads the chain reads the result',
     `const isRightful = isKnown && (isSame ||`,
@@ -212,8 +212,8 @@ const ofCore: readonly Mutant[] = [
   ),
   mutant(
     'an authorization that was handed out by a poll buys again',
-    `if (isPublic) return { kind: 'refused'`,
-    `if (false) return { kind: 'refused'`,
+    `if (isPublic) return await refuse(`,
+    `if (false) return await refuse(`,
   ),
   mutant(
     'a payment that does not verify opens a call',
@@ -221,7 +221,7 @@ const ofCore: readonly Mutant[] = [
     `return { ...signed, verdict: verdict as never, verifiedAt: clock.now() }`,
   ),
   mutant('every poll key fits', `return matches.length > 0`, `return true`),
-  mutant('every poll is rightful', `let isRightful = isKeyed || isProven`, `let isRightful = true`),
+  mutant('every poll is rightful', `isRightful: isKeyed || isProven`, `isRightful: true`),
   mutant(
     'a signed poll URL never ends',
     `if (isOurs && Number(given.get('exp')) * 1000 > now) return`,
