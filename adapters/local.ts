@@ -77,7 +77,7 @@ export type LocalPorts = {
  * RangeError for a storage or objects that are there and undefined.
  *
  * @example
- * const ports = localPorts({ chain: memoryChain(), chat: () => echoVendor({ countTokens }) })
+ * const ports = localPorts({ chain: memoryChain(), images })
  */
 export function localPorts(given: LocalPorts): Ports {
   const missing = (['storage', 'objects'] as const).find((port) => port in given && !given[port])

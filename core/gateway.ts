@@ -36,7 +36,7 @@ import type { Serving } from './serving/serving.ts'
  *
  * @example
  * const chain = memoryChain()
- * const farebox = await createGateway({ ports: localPorts({ chain, chat: () => echoVendor({ countTokens }) }) })
+ * const farebox = await createGateway({ ports: localPorts({ chain, images }) })
  * const stop = farebox.run()
  * await stop()
  */
@@ -66,7 +66,7 @@ export async function createGateway(setup: Setup): Promise<Gateway> {
  * their chain themselves: until `chain.check` has passed, such a gateway sells nothing. Throws SetupError.
  *
  * @example
- * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), chat: () => echoVendor({ countTokens }) }) })
+ * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images }) })
  */
 export function gateway(setup: Setup): Gateway {
   return customGateway({

@@ -23,7 +23,7 @@ type HostRequest = IncomingMessage & {
  * connection closes before the reply ends.
  *
  * @example
- * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), chat: () => echoVendor({ countTokens }) }) })
+ * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images }) })
  * const server = createServer(nodeListener(farebox)).listen(0, '127.0.0.1')
  * server.close()
  */
@@ -63,7 +63,7 @@ type FastifyReply = { readonly raw: ServerResponse; hijack(): void; callNotFound
  * parsers of the host stay as they are for its own. Paths that are not the gateway's get the host's 404.
  *
  * @example
- * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), chat: () => echoVendor({ countTokens }) }) })
+ * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images }) })
  * const plugin = fastifyPlugin(farebox)
  */
 export function fastifyPlugin(

@@ -12,7 +12,7 @@ type Host = {
  * pass it yourself: `farebox.fetch(request, { ip })`.
  *
  * @example
- * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), chat: () => echoVendor({ countTokens }) }) })
+ * const farebox = gateway({ ports: localPorts({ chain: memoryChain(), images }) })
  * const handler = webHandler(farebox)
  * const reply = await handler(new Request('http://localhost/api/health'))
  */

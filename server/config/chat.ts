@@ -1,8 +1,7 @@
 /** Changes to the catalog's chat rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
-import { addressOf } from './makers.ts'
-import { protocolOf } from './providers.ts'
+import { addressOf, protocolOf } from './providers.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
 import type { ChatStyle } from '../../adapters/providers/manifest.ts'

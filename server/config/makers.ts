@@ -5,24 +5,8 @@
 import { CHAT_STYLES, type ChatStyle } from '../../adapters/providers/manifest.ts'
 import type { ChatSetting } from './chat.ts'
 import type { Environment } from './settings.ts'
-import { type Maker, makers, protocolOf, protocolsOf } from './providers.ts'
+import { type Maker, makers, protocolsOf } from './providers.ts'
 import type { VendorTable } from './vendors.ts'
-
-/**
- * The address of a vendor that sets none: the maker's, the protocol's `own`, or `unknown` when a key could be sent to
- * the wrong server.
- */
-export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
-  const { isDemo, isCommon } = protocolOf(kind, protocol)
-  const maker = makers.get(vendor)
-  if (isDemo) return 'own'
-  if (!maker) return isCommon ? 'unknown' : 'own'
-  const spoken = maker.speaks[kind]
-  if (kind === 'videos') return spoken === protocol ? 'own' : 'unknown'
-  return spoken && familyOf(spoken) === familyOf(protocol) ? (maker.chatBaseUrl ?? 'own') : 'unknown'
-}
-
-const familyOf = (chat: string): string => protocolOf('chat', chat).family ?? chat
 
 export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 

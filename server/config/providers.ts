@@ -45,3 +45,19 @@ export const makers: ReadonlyMap<string, Maker> = new Map(
     .toSorted((one, other) => (one.name < other.name ? -1 : 1))
     .map((maker) => [maker.name, maker]),
 )
+
+/**
+ * The address of a vendor that sets none: the maker's, the protocol's `own`, or `unknown` when a key could be sent to
+ * the wrong server.
+ */
+export function addressOf(vendor: string, kind: 'chat' | 'videos', protocol: string): string {
+  const { isDemo, isCommon } = protocolOf(kind, protocol)
+  const maker = makers.get(vendor)
+  if (isDemo) return 'own'
+  if (!maker) return isCommon ? 'unknown' : 'own'
+  const spoken = maker.speaks[kind]
+  if (kind === 'videos') return spoken === protocol ? 'own' : 'unknown'
+  return spoken && familyOf(spoken) === familyOf(protocol) ? (maker.chatBaseUrl ?? 'own') : 'unknown'
+}
+
+const familyOf = (chat: string): string => protocolOf('chat', chat).family ?? chat

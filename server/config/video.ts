@@ -1,8 +1,7 @@
 /** Changes to the catalog's video rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
-import { addressOf } from './makers.ts'
-import { protocolOf } from './providers.ts'
+import { addressOf, protocolOf } from './providers.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
 import { type Environment, Rate } from './settings.ts'
 import {

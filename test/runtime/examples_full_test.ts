@@ -28,7 +28,7 @@ const request = new Request('http://localhost/')
 const storage = memoryStorage()
 const objects = memoryObjects()
 const chain = memoryChain()
-const images = () => scriptedVendor()
+const images = () => undefined
 const ports = localPorts({ chain, images })
 const exa = { ...EXA_SEARCH, key, maker: 'Exa', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }
 const xai = { ...XAI_SEARCH, key, maker: 'xAI', timeoutMs: SEARCH_TIMEOUT_MS, clock, log }

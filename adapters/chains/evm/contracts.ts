@@ -4,9 +4,11 @@
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
 import type { ContractCall } from './token.ts'
-import type { Fee } from './reads.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { type Hex, hexOf, isHex } from '../hex.ts'
+
+/** Price of one unit of gas, in wei. */
+export type Fee = { readonly max: bigint; readonly tip: bigint }
 
 export type ContractLimits = {
   /** Gas per call. Default 500,000, the limit of a contract wallet's settlement. */

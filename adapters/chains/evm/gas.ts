@@ -1,6 +1,6 @@
 /** The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling. */
 import { formatEther } from 'viem'
-import type { Fee } from './reads.ts'
+import type { Fee } from './contracts.ts'
 import { hasCode, type Rpc, type RpcFailure } from '../json_rpc.ts'
 import { type Hex, isQuantity } from '../hex.ts'
 

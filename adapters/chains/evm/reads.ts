@@ -16,7 +16,7 @@ import {
   stateCall,
   type ContractCall,
 } from './token.ts'
-import { callContract, type ContractLimits, contractCaller, type ContractResult } from './contracts.ts'
+import { callContract, type ContractLimits, contractCaller, type ContractResult, type Fee } from './contracts.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../hex.ts'
@@ -32,9 +32,6 @@ export type ViewResult = {
   readonly block?: number
   readonly results: readonly { readonly ok: boolean; readonly data: Hex }[]
 }
-
-/** Price of one unit of gas, in wei. */
-export type Fee = { readonly max: bigint; readonly tip: bigint }
 
 export type ViewOptions = {
   /** How many seconds the node may be behind the newest block seen so far. */

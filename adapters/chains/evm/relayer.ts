@@ -1,8 +1,9 @@
+import type { Fee } from './contracts.ts'
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
 import type { GasMonitor } from './gas.ts'
-import type { Fee } from './reads.ts'
+
 import type { Answer, Rpc, RpcFailure } from '../json_rpc.ts'
 import { type Hex, isQuantity, numberIn } from '../hex.ts'
 

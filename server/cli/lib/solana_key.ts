@@ -1,9 +1,8 @@
 /** A new keypair of Solana. */
 import { createKeyPairSignerFromBytes, getBase58Decoder } from '@solana/kit'
-import type { NewKey } from './new_key.ts'
 
 /** The keypair of 64 bytes in base58, and its address. */
-export async function newSolanaKey(): Promise<NewKey> {
+export async function newSolanaKey() {
   const { privateKey, publicKey } = (await crypto.subtle.generateKey('Ed25519', true, [
     'sign',
     'verify',

@@ -6,7 +6,7 @@ import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/c
 import { pollUrl, strangerPollUrl, type Product, requestOf } from '../products.ts'
 import { ownerOf } from '../scheduler.ts'
 import { MIN_DEPOSIT } from './terms.ts'
-import type { Client } from './clients.ts'
+import { type Client, THIEF } from './clients.ts'
 import type { Actor, Process, Signed, World } from './world.ts'
 
 type Event = (world: World, habits: Habits) => void
@@ -99,7 +99,10 @@ export function alive(world: World): Process | undefined {
 
 // ── requests ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const NEVER_HEARD = '192.0.2.1'
+/** Of all customers, so that what is told to an address is told to any of them; never to the thief's. */
+const CUSTOMERS = '192.0.2.1'
+const THIEFS = '198.51.100.1'
+const addressOf = ({ holder }: Signed): string => (holder === THIEF ? THIEFS : CUSTOMERS)
 
 export function post(world: World, process: Process, signed: Signed): Actor {
   const { path, body } = signed.product
@@ -108,7 +111,7 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   world.say(() => name)
   signed.isPresented = true
   return world.start({ name, kind: 'post', process, signed }, async ({ gone }) =>
-    heard(await process.gateway.handle(request, { ip: NEVER_HEARD, gone: gone.signal }), gone.signal),
+    heard(await process.gateway.handle(request, { ip: addressOf(signed), gone: gone.signal }), gone.signal),
   )
 }
 
@@ -121,7 +124,7 @@ export function poll(world: World, process: Process, { id, signed }: { id: strin
   world.say(() => name)
   signed.isPresented = true
   return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) =>
-    process.gateway.handle(request, { ip: NEVER_HEARD, gone: gone.signal }),
+    process.gateway.handle(request, { ip: addressOf(signed), gone: gone.signal }),
   )
 }
 
