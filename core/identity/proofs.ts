@@ -31,7 +31,8 @@ export function wasHandedOut({ paymentStatus }: Pick<Call, 'paymentStatus'>): bo
 export async function judgeProof(context: SettleContext, call: Call, authorization: Authorization): Promise<Judged> {
   const { storage, clock } = context
   const { key, expiresAt } = authorization
-  if (key === call.authorization) return wasHandedOut(call) ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { kind: 'proof' }
+  if (key === call.authorization)
+    return (await isOwnPublic(context, call)) ? none('PAYMENT_REPLAY', SIGN_AFRESH) : { kind: 'proof' }
   const served = await storage.callOf(key, clock.now())
   if (served)
     return served.id === call.id
@@ -47,6 +48,14 @@ export async function judgeProof(context: SettleContext, call: Call, authorizati
     (fate.kind === 'dead' && fate.code) || 'PAYMENT_REPLAY',
     'the chain has seen the authorization, or it can no longer move money, so it proves no wallet; sign a fresh one',
   )
+}
+
+/** A failed call frees its authorization, which another call may have sent since. */
+async function isOwnPublic({ storage, clock }: SettleContext, call: Call): Promise<boolean> {
+  if (wasHandedOut(call)) return true
+  if (call.workStatus !== 'failed') return false
+  const successor = await storage.callOf(call.authorization, clock.now())
+  return successor !== undefined && wasHandedOut(successor)
 }
 
 const none = (code: PaymentCode, reason: string) => ({ kind: 'none', code, reason }) as const
