@@ -424,7 +424,9 @@ export function channelLedger(world: World): ChannelLedger {
       const isOrder = actor.signed && !actor.signed.isRefund && isLive(actor.signed.product)
       const isAnswer = actor.call === undefined ? isOrder : isOfLive(actor.call)
       const body = reply.status === 200 && isAnswer ? {} : JSON.parse(text)
-      const opened = [...calls].findLast(([, { opening }]) => opening === actor.signed?.key)?.[0]
+      const sameKey = [...calls].filter(([, { opening }]) => opening === actor.signed?.key)
+      // Two payloads may have one key; a payload that is sent again asks for the call that it opened.
+      const opened = (sameKey.findLast(([, { opener }]) => opener === actor.signed) ?? sameKey.at(-1))?.[0]
       const id = body.id ?? body.job_id ?? actor.call ?? opened
       world.say(
         () =>
