@@ -425,8 +425,8 @@ export function channelLedger(world: World): ChannelLedger {
       const isAnswer = actor.call === undefined ? isOrder : isOfLive(actor.call)
       const body = reply.status === 200 && isAnswer ? {} : JSON.parse(text)
       const sameKey = [...calls].filter(([, { opening }]) => opening === actor.signed?.key)
-      // Two payloads may have one key; a payload that is sent again asks for the call that it opened.
-      const opened = (sameKey.findLast(([, { opener }]) => opener === actor.signed) ?? sameKey.at(-1))?.[0]
+      // Two payloads may have one key; one of their calls is paid.
+      const opened = (sameKey.findLast(([id]) => row(id)?.paymentStatus === 'settled') ?? sameKey.at(-1))?.[0]
       const id = body.id ?? body.job_id ?? actor.call ?? opened
       world.say(
         () =>
