@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path'
 export type Graph = ReadonlyMap<string, readonly string[]>
 
 /** Core's tiers, each after all that it may import; products and discovery stop before payment. */
-const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
+const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'keys', 'endpoint'] as const
 const UP_TO_CALL = [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine', 'call'] as const
 export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   notes: [],
@@ -20,7 +20,8 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   x402: ['lib'],
   ports: ['lib', 'x402'],
   http: ['lib', 'x402', 'ports'],
-  endpoint: ['lib', 'x402', 'ports', 'http'],
+  keys: ['lib', 'x402', 'ports', 'http'],
+  endpoint: ['lib', 'x402', 'ports', 'http', 'keys'],
   payment: UP_TO_ENDPOINT,
   identity: [...UP_TO_ENDPOINT, 'payment'],
   engine: [...UP_TO_ENDPOINT, 'payment', 'identity'],

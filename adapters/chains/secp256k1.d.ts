@@ -4,7 +4,9 @@
  */
 declare module 'secp256k1/bindings.js' {
   const library: {
-    /** Tests sign with it. `recid`: 0 or 1. */
+    /** The public key of a private one: 65 bytes where it is not `compressed`. */
+    publicKeyCreate(key: Uint8Array, compressed: boolean): Uint8Array
+    /** With a low s. `recid`: 0 or 1. */
     ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number }
     /** Throws when no key made the signature. */
     ecdsaRecover(signature: Uint8Array, recovery: number, digest: Uint8Array, compressed: boolean): Uint8Array

@@ -109,10 +109,15 @@ function typeOf(status: number): string {
 }
 
 /** Names of @anthropic-ai/sdk 1.10 where they differ. */
-const ANTHROPIC: Readonly<Record<number, string>> = { 413: 'request_too_large', 503: 'overloaded_error' }
+const ANTHROPIC: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  413: 'request_too_large',
+  503: 'overloaded_error',
+}
 /** google.rpc.Code by HTTP status (google/rpc/code.proto). */
 const GOOGLE: Readonly<Record<number, string>> = {
   400: 'INVALID_ARGUMENT',
+  401: 'UNAUTHENTICATED',
   403: 'PERMISSION_DENIED',
   404: 'NOT_FOUND',
   409: 'ABORTED',

@@ -132,6 +132,14 @@ const table = rows({
   INVALID_JOB_ID: { status: 400, error: 'Invalid job id' },
   INPUT_IMAGE_REAL_PERSON: { status: 400, error: 'Input image contains a real person', coded: true },
   INVALID_VIDEO_REQUEST: { status: 400, error: 'Invalid video request', coded: true },
+  INVALID_API_KEY: {
+    status: 401,
+    error: 'Invalid API key',
+    coded: true,
+    chat: { code: 'invalid_api_key' },
+    advice: 'Check the key and the base URL. Do not retry with the same key.',
+    example: { message: 'The API key is mistyped: its checksum does not match. Nothing was charged.' },
+  },
   NOT_ALLOWED: {
     status: 403,
     error: 'Not allowed',

@@ -1,0 +1,81 @@
+/**
+ * The text of an API key: `sk-fbx-`, its mode, a version, the seed in base62 and a checksum. The seed is no private key
+ * of any wallet: the key that signs is derived from it.
+ */
+
+/** `test` for keys of test networks, `live` for keys of real money. */
+export type KeyMode = 'test' | 'live'
+
+/** What a text is: no key at all, a key that was mistyped, or a key. Whoever has the seed wipes it. */
+export type KeyText =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'mistyped' }
+  | { readonly kind: 'key'; readonly mode: KeyMode; readonly seed: Uint8Array }
+
+export const KEY_PREFIX = 'sk-fbx-'
+/** A key anywhere in a text. */
+export const KEY_PATTERN = /\bsk-fbx-[tl]1[0-9A-Za-z]{49}\b/
+export const SEED_BYTES = 32
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const BASE = BigInt(DIGITS.length)
+const VERSION = '1'
+const SEED_DIGITS = 43
+const CHECK_DIGITS = 6
+const LETTERS: Readonly<Record<KeyMode, string>> = { test: 't', live: 'l' }
+const WHOLE = new RegExp(`^${KEY_PREFIX}[tl]${VERSION}[0-9A-Za-z]{${SEED_DIGITS + CHECK_DIGITS}}$`)
+
+/**
+ * Writes a key for a seed of 32 random bytes. Throws RangeError for a seed of another length.
+ *
+ * @example
+ * const key = keyText(crypto.getRandomValues(new Uint8Array(32)), 'test')
+ */
+export function keyText(seed: Uint8Array, mode: KeyMode): string {
+  if (seed.length !== SEED_BYTES) throw new RangeError(`the seed has ${seed.length} bytes; it must have ${SEED_BYTES}`)
+  const unchecked = `${KEY_PREFIX}${LETTERS[mode]}${VERSION}${base62(numberOf(seed), SEED_DIGITS)}`
+  return unchecked + checksum(unchecked)
+}
+
+/** Reads a text that may be a key. Its checksum is compared before anything is derived or looked up. */
+export function readKey(text: string): KeyText {
+  if (!text.startsWith(KEY_PREFIX)) return { kind: 'none' }
+  if (!WHOLE.test(text)) return { kind: 'mistyped' }
+  const end = text.length - CHECK_DIGITS
+  if (text.slice(end) !== checksum(text.slice(0, end))) return { kind: 'mistyped' }
+  let number = 0n
+  for (const digit of text.slice(end - SEED_DIGITS, end)) number = number * BASE + BigInt(DIGITS.indexOf(digit))
+  if (number >> BigInt(8 * SEED_BYTES) > 0n) return { kind: 'mistyped' }
+  const mode = text[KEY_PREFIX.length] === LETTERS.live ? 'live' : 'test'
+  return { kind: 'key', mode, seed: bytesOf(number) }
+}
+
+function numberOf(bytes: Uint8Array): bigint {
+  let number = 0n
+  for (const byte of bytes) number = (number << 8n) | BigInt(byte)
+  return number
+}
+
+function bytesOf(number: bigint): Uint8Array {
+  const bytes = new Uint8Array(SEED_BYTES)
+  for (let at = SEED_BYTES - 1, rest = number; at >= 0; at--, rest >>= 8n) bytes[at] = Number(rest & 0xffn)
+  return bytes
+}
+
+function base62(number: bigint, length: number): string {
+  let text = ''
+  for (let rest = number; text.length < length; rest /= BASE) text = (DIGITS[Number(rest % BASE)] ?? '') + text
+  return text
+}
+
+const checksum = (text: string): string => base62(BigInt(crc32(text)), CHECK_DIGITS)
+
+/** CRC-32 of IEEE 802.3, of ASCII text. */
+export function crc32(text: string): number {
+  let crc = 0xffffffff
+  for (let at = 0; at < text.length; at++) {
+    crc ^= text.charCodeAt(at)
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0)
+  }
+  return (crc ^ 0xffffffff) >>> 0
+}

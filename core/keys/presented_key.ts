@@ -1,0 +1,63 @@
+/** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
+import { ApiError } from '../http/errors.ts'
+import { KEY_PREFIX, type KeyMode, readKey } from './key_text.ts'
+
+/** Headers in which clients send an API key; `Authorization` as a bearer token. */
+export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const
+
+/** A key as it was presented. Whoever has the seed wipes it. */
+export type PresentedKey = { readonly mode: KeyMode; readonly seed: Uint8Array }
+
+/** Whether a request brings a text that begins like a key, in any of the headers. */
+export const bringsKey = ({ headers }: Pick<Request, 'headers'>): boolean => keyTexts(headers).length > 0
+
+/**
+ * The key of a request; undefined without one. A text that does not begin like a key is ignored: public clients send
+ * any placeholder. Throws ApiError for two keys, for a mistyped one, and for one that was sent in the open.
+ */
+export function presentedKey({ headers }: Pick<Request, 'headers'>, origin: string): PresentedKey | undefined {
+  const [text, other] = new Set(keyTexts(headers))
+  if (text === undefined) return undefined
+  if (other !== undefined)
+    throw new ApiError('INVALID_PARAMETER', {
+      message: `The request brings two different API keys. Send one, in one of the headers ${KEY_HEADERS.join(', ')}.`,
+    })
+  if (!isPrivate(origin))
+    throw new ApiError('INVALID_PARAMETER', {
+      message:
+        'An API key was sent over plain HTTP, where others can read it. Use https, and replace this key: send the rest back and make a new one.',
+    })
+  const key = readKey(text)
+  if (key.kind !== 'key') throw invalidKey('The API key is mistyped: its checksum does not match.')
+  return key
+}
+
+/** Refuses a key in the query, which proxies and histories record. */
+export function refuseKeyInQuery(query: URLSearchParams): void {
+  if (!query.getAll('key').some((value) => value.startsWith(KEY_PREFIX))) return
+  throw new ApiError('INVALID_PARAMETER', {
+    message:
+      'An API key in the query is refused, because proxies and histories record it. Send it in the header x-goog-api-key or Authorization: Bearer, and replace this key.',
+    param: 'key',
+  })
+}
+
+/** The 401 for a key that pays nothing here. Retrying does not help. */
+export const invalidKey = (message: string): ApiError =>
+  new ApiError('INVALID_API_KEY', {
+    message: `${message} Nothing was charged.`,
+    headers: { 'x-should-retry': 'false', 'cache-control': 'private, no-store' },
+  })
+
+function keyTexts(headers: Headers): readonly string[] {
+  return KEY_HEADERS.flatMap((name) => {
+    const value = headers.get(name)
+    if (value === null) return []
+    const text = (name === 'authorization' ? (/^bearer +(.*)$/i.exec(value)?.[1] ?? '') : value).trim()
+    return text.startsWith(KEY_PREFIX) ? [text] : []
+  })
+}
+
+const LOOPBACK = /^http:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?(?:\/|$)/
+
+const isPrivate = (origin: string): boolean => origin.startsWith('https://') || LOOPBACK.test(origin)
