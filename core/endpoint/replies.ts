@@ -64,7 +64,7 @@ export function demand(
   const words = errorFormat === 'plain' ? why : formatDemand(why, errorFormat)
   const mirrored = errorFormat === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
   const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
-  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, more)
+  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, { beside: more })
   const toSign = { offers: { url: resource.url, list: offers } }
   return {
     status: 402,

@@ -20,8 +20,6 @@ export type Resource = {
   signIn?: SignInChallenge | undefined
 }
 
-export type Challenge = { headers: Record<string, string>; body: string }
-
 /**
  * Declared in the body of every challenge. Official clients echo the declaration of the header, with or without an id.
  */
@@ -41,57 +39,65 @@ const DECLARED_BRIEFLY = JSON.stringify({ [IDENTIFIER]: { info: { required: fals
  * Beside an offer of the scheme `upto`: a wallet without an allowance for Permit2 may send an ERC-2612 permit. Official
  * clients read only its name.
  */
-const SPONSORED = ',"eip2612GasSponsoring":{"info":{"version":"1"},"schema":{}}'
+const SPONSORED = '"eip2612GasSponsoring":{"info":{"version":"1"},"schema":{}}'
 
 /**
- * Maximum size of a 402's headers in bytes, status line included: nginx forwards 4,096 by default (contract 1.5). The
- * second constant is what each challenge carries beside its values at most: status line, names, type, caching, a
+ * The head of a 402 stays below this many bytes, status line included: nginx forwards 4,096 by default (contract 1.5).
+ * The second constant is what each challenge carries beside its values at most: status line, names, type, caching, a
  * request id of 64, date and length.
  */
-export const MAX_HEADERS = 3_500
+export const MAX_HEADERS = 4_000
 const MAX_BESIDE = 400
 /** Longest `resource.url`, in characters, when room is short; nothing depends on it. */
 const SHORT_URL = 96
 
+/** The head of a 402 beside the challenge of x402. */
+export type Head = {
+  /** Bytes of the other headers of the 402. */
+  readonly beside?: number
+  /** Bytes that an offer takes in `WWW-Authenticate` in another protocol; 0 without. */
+  readonly chargeSize?: (offer: Offer) => number
+  /** False: `WWW-Authenticate` leaves the scheme `X402` out. */
+  readonly hasX402?: boolean
+}
+
+/** `listed`: the offers of the headers. */
+export type Challenge = { headers: Record<string, string>; body: string; listed: readonly Offer[] }
+
 /**
  * The three challenge headers and the mirrored body of a 402 (contract 1.3). With one offer the headers are equal; with
- * several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4). `beside` is the
- * size of the other headers of the 402.
+ * several, `payment-required` lists all, and the others carry the first `exact` one (contract 1.4).
  */
 export function challenge(
   offers: readonly Offer[],
   { bazaar, error: code, signIn, ...resource }: Resource,
   body: Record<string, unknown>,
-  beside = 0,
+  head: Head = {},
 ): Challenge {
   const error = code ?? (typeof body.error === 'string' ? body.error : 'Payment Required')
   // The hottest path: each part is serialized once, and constant parts never again.
   const accepts = JSON.stringify(offers)
   const begin = `{"x402Version":${VERSION},"error":${JSON.stringify(error)},"resource":`
   const signInBriefly = signIn && signInJson({ ...signIn, schema: {} })
-  const telling = { begin, resource, offers, accepts, bazaar: bazaar?.brief, signIn: signInBriefly }
-  const parts = fitting(MAX_HEADERS - MAX_BESIDE - beside, telling)
+  const parts = fitting(head, { begin, resource, offers, accepts, bazaar: bazaar?.brief, signIn: signInBriefly })
   const all = encodeText(parts.all)
   const one = parts.one === parts.all ? all : encodeText(parts.one)
-  const also = signIn === undefined ? '' : `,${signInJson(signIn)}`
-  const declared = DECLARED + sponsoredIn(offers)
-  const extensions = (bazaar === undefined ? declared : `${declared},"bazaar":${bazaar.whole}`) + also
+  const extensions = [DECLARED, sponsoredIn(offers), bazaar && `"bazaar":${bazaar.whole}`, signIn && signInJson(signIn)]
   return {
     headers: {
       'content-type': 'application/json',
       'cache-control': 'no-store, no-cache, must-revalidate, max-age=0',
       'payment-required': all,
       'x-payment-required': one,
-      'www-authenticate': `X402 requirements=${one}`,
+      ...(parts.hasX402 && { 'www-authenticate': `X402 requirements=${one}` }),
     },
-    body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions}},${JSON.stringify(body).slice(1)}`,
+    body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions.filter(Boolean).join(',')}},${JSON.stringify(body).slice(1)}`,
+    listed: parts.listed,
   }
 }
 
 const signInJson = (challenge: SignInChallenge): string => JSON.stringify({ [SIGN_IN]: challenge }).slice(1, -1)
 
-/** The content of `payment-required`, and of the other two headers. */
-type HeaderParts = { readonly all: string; readonly one: string }
 type Telling = {
   readonly begin: string
   readonly resource: Omit<Resource, 'bazaar' | 'error' | 'signIn'>
@@ -101,55 +107,78 @@ type Telling = {
   readonly signIn: string | undefined
 }
 
-/**
- * The most complete challenge whose three headers fit into this many bytes. Indexers read only the header, so `bazaar`
- * is kept longer than the identifier's schema, which no client reads, and the description. Then that schema, the
- * description, the end of a long URL and the hints of an offer are dropped, none of which a signature needs; finally
- * offers, from the last one down to one.
- */
-function fitting(room: number, { begin, resource, offers, accepts, bazaar, signIn }: Telling): HeaderParts {
-  const { description: _, ...bare } = resource
-  const short = { ...bare, url: bare.url.slice(0, SHORT_URL) }
-  const sponsored = sponsoredIn(offers)
-  const partsOf = (
-    resourceFields: Partial<Resource>,
-    declared: string,
-    list = accepts,
-    listed = offers,
-  ): HeaderParts => {
-    const frame = (some: string, extensions: string) =>
-      `${begin}${JSON.stringify(resourceFields)},"accepts":${some},"extensions":{${extensions}}}`
-    const more = declared === '' ? '' : sponsored + (signIn === undefined ? '' : `,${signIn}`)
-    const all = frame(list, declared + more)
-    if (listed.length > 1) return { all, one: frame(JSON.stringify([firstOf(listed)]), declared) }
-    return { all, one: more === '' ? all : frame(list, declared) }
-  }
-  const isRoom = ({ all, one }: HeaderParts) => encodedSize(all) + 2 * encodedSize(one) <= room
-  const indexed = `${DECLARED_BRIEFLY},"bazaar":${bazaar}`
-  for (const [resourceFields, declared] of [
-    ...(bazaar === undefined ? [] : [[resource, indexed] as const, [bare, indexed] as const]),
-    [resource, DECLARED],
-    [resource, DECLARED_BRIEFLY],
-    [bare, DECLARED_BRIEFLY],
-    [short, DECLARED_BRIEFLY],
-  ] as const) {
-    const parts = partsOf(resourceFields, declared)
-    if (isRoom(parts)) return parts
-  }
-  // A wallet that signs in needs no offer but the first, should the result not be paid for.
-  for (let count = offers.length - 1; signIn !== undefined && count > 0; count--) {
-    const listed = offers.slice(0, count).map(withoutHint)
-    const parts = partsOf({ url: short.url }, DECLARED_BRIEFLY, JSON.stringify(listed), listed)
-    if (isRoom(parts)) return parts
-  }
-  for (let listed = offers.map(withoutHint); ; listed = listed.slice(0, -1)) {
-    const parts = partsOf({ url: short.url }, '', JSON.stringify(listed), listed)
-    if (isRoom(parts) || listed.length < 2) return parts
-  }
+/** How much the headers say. `all`: extensions of `payment-required`; `one`: those of the other two. */
+type Level = {
+  readonly resource: Partial<Resource>
+  readonly all: readonly (string | undefined)[]
+  readonly one: readonly (string | undefined)[]
+  readonly listed: readonly Offer[]
+  readonly hasX402: boolean
 }
 
-const sponsoredIn = (offers: readonly Offer[]): string =>
-  offers.some(({ scheme }) => scheme === 'upto') ? SPONSORED : ''
+/** The content of `payment-required`, and of the other two headers. */
+type HeaderParts = { readonly all: string; readonly one: string } & Pick<Level, 'listed' | 'hasX402'>
+
+/** The most complete challenge that fits. The last level is taken as it is: its one offer is never left out. */
+function fitting({ beside = 0, chargeSize, hasX402 = true }: Head, telling: Telling): HeaderParts {
+  const room = MAX_HEADERS - MAX_BESIDE - beside
+  const isRoom = ({ listed, ...parts }: HeaderParts) => {
+    const charges = chargeSize ? listed.reduce((sum, offer) => sum + chargeSize(offer), 0) : 0
+    const copies = parts.hasX402 ? 2 : 1
+    return encodedSize(parts.all) + copies * encodedSize(parts.one) + charges <= room
+  }
+  let parts: HeaderParts | undefined
+  for (const level of levels(telling, hasX402)) {
+    parts = partsOf(level, telling)
+    if (isRoom(parts)) break
+  }
+  return parts as HeaderParts
+}
+
+/**
+ * From the most complete level to the shortest. Left out, in this order: the schema of the identifier, which no client
+ * reads; the description; the second copy of `bazaar`, the end of a long URL and the hints of an offer; offers after
+ * the first `exact` one, from the last; `bazaar`, which indexers read in `payment-required` alone; last the scheme
+ * `X402`. A signature needs none of them.
+ */
+function* levels({ resource, offers, bazaar: brief, signIn }: Telling, hasX402: boolean): Generator<Level> {
+  const { description: _, ...bare } = resource
+  const short = { url: bare.url.slice(0, SHORT_URL) }
+  const bazaar = brief && `"bazaar":${brief}`
+  const rich = [DECLARED_BRIEFLY, bazaar]
+  const whole = { resource, all: [...rich, signIn], one: rich, listed: offers, hasX402 }
+  if (!bazaar) yield { ...whole, all: [DECLARED, signIn], one: [DECLARED] }
+  yield whole
+  yield { ...whole, resource: bare }
+  // The headers of one offer are equal as long as they can be.
+  const once = { ...whole, resource: bare, one: offers.length > 1 ? [DECLARED_BRIEFLY] : rich }
+  if (offers.length > 1) yield once
+  yield { ...once, resource: { ...bare, url: short.url } }
+  let listed = offers.map(withoutHint)
+  if (offers.length === 1) yield { ...once, resource: short, listed }
+  const least = { ...once, resource: short, one: [], listed }
+  yield { ...least, all: [bazaar, signIn] }
+  const first = firstOf(listed)
+  while (listed.length > 1) {
+    const last = listed.findLastIndex((each) => each !== first)
+    listed = listed.filter((_each, at) => at !== last)
+    yield { ...least, all: [bazaar, signIn], listed }
+  }
+  yield { ...least, all: [signIn], listed }
+  yield { ...least, all: [signIn], listed, hasX402: false }
+}
+
+function partsOf({ resource, all, one, listed, hasX402 }: Level, { begin, offers, accepts }: Telling): HeaderParts {
+  const described = JSON.stringify(resource)
+  const frame = (list: string, extensions: Level['all']) =>
+    `${begin}${described},"accepts":${list},"extensions":{${extensions.filter(Boolean).join(',')}}}`
+  const list = listed === offers ? accepts : JSON.stringify(listed)
+  const first = listed.length > 1 ? JSON.stringify([firstOf(listed)]) : list
+  return { all: frame(list, [...all, sponsoredIn(listed)]), one: frame(first, one), listed, hasX402 }
+}
+
+const sponsoredIn = (offers: readonly Offer[]): string | undefined =>
+  offers.some(({ scheme }) => scheme === 'upto') ? SPONSORED : undefined
 
 /** The offer that clients of the contract sign: they know only one scheme. */
 const firstOf = (offers: readonly Offer[]): Offer | undefined =>
