@@ -1,7 +1,7 @@
 /** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
 import { isIP } from 'node:net'
-import { type Attempts, attemptLimit } from '../core/http/attempts.ts'
-import { storageProbe } from '../core/ports/storage_probe.ts'
+import { attemptLimit, type Attempts } from '../core/http/mod.ts'
+import { storageProbe } from '../core/ports/mod.ts'
 import { app, proxyCheck } from './app.ts'
 import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'

@@ -87,6 +87,33 @@ test('adapters import core and adapters, never server', () => {
   expect(strays(inRoom('adapters'), (target) => !/^(server|test)\//.test(target))).toEqual([])
 })
 
+/** What adapters and the server import of core: its public doors, and those of its tiers for the two alone. */
+const DOORS = [
+  'core/mod.ts',
+  'core/http/mod.ts',
+  'core/lib/mod.ts',
+  'core/payment/mod.ts',
+  'core/ports/mod.ts',
+  'core/products/chat/mod.ts',
+  'core/products/mod.ts',
+  'core/x402/mod.ts',
+]
+
+test('adapters and server import core by its doors, pages included', () => {
+  const outside = graphOf(paths.filter((path) => /^(adapters|server)\//.test(path)))
+  const past = [...outside].flatMap(([path, targets]) =>
+    targets
+      .filter((target) => /^core\/.*\.ts$/.test(target) && !DOORS.includes(target))
+      .map((target) => `${path} imports ${target}`),
+  )
+  expect([outside.size > 400, past]).toEqual([true, []])
+})
+
+test('a door leads into core and is for the outside: core itself imports the files', () => {
+  const forOutside = DOORS.filter((door) => /^core\/(http|lib|payment|products\/chat)\/mod\.ts$/.test(door))
+  expect(strays(inRoom('core'), (target) => !forOutside.includes(target))).toEqual([])
+})
+
 /**
  * What each kind of adapter may import beside its own folder. Providers are made from what they share and from the
  * guarded fetch.

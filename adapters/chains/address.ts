@@ -1,5 +1,5 @@
 /** Checks of configured EVM addresses. */
-import { checksummed } from '../../core/lib/checksum.ts'
+import { checksummed } from '../../core/lib/mod.ts'
 import type { Hex } from './hex.ts'
 
 export const ZERO_ADDRESS: Hex = `0x${'0'.repeat(40)}`

@@ -1,10 +1,9 @@
 /** EIP-712 signatures over EIP-3009 transfers. */
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
-import { checksummed } from '../../core/lib/checksum.ts'
+import { boundedMap, checksummed } from '../../core/lib/mod.ts'
 import type { Exact, ExactPayload } from './exact.ts'
 import { type Hex, word } from './hex.ts'
-import { boundedMap } from '../../core/lib/bounded_map.ts'
 import { keyRecovery, type KeyRecovery } from './key_recovery.ts'
 
 /** Name and version of an EIP-712 domain; chain id and contract complete it. */

@@ -1,8 +1,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
-import { parseAtomic } from '../../core/x402/money.ts'
+import { type Offer, parseAtomic, type Payment, wrongField } from '../../core/x402/mod.ts'
 import type { PaymentCode, Refused } from '../../core/ports/mod.ts'
-import { type Offer, type Payment, wrongField } from '../../core/x402/protocol.ts'
 import { type Hex, lower } from './hex.ts'
 
 /** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */

@@ -1,5 +1,5 @@
 /** Every family of networks that Farebox can be paid on. A new one is a folder, and a name here. */
-import type { ChainFamily, NetworkFacts } from '../../core/ports/chain_family.ts'
+import type { ChainFamily, NetworkFacts } from '../../core/ports/mod.ts'
 import { evmFamily } from './evm/family.ts'
 import { solanaFamily } from './solana/family.ts'
 

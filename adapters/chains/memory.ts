@@ -1,13 +1,19 @@
 import type { CallOptions } from './results.ts'
-import { familyOf } from '../../core/ports/chain_family.ts'
+import {
+  type Chain,
+  familyOf,
+  type Fate,
+  type Identity,
+  type Refused,
+  type Settlement,
+  type SettleOptions,
+  type Verdict,
+} from '../../core/ports/mod.ts'
 import { evmFamily, families } from './families.ts'
 import { sha256 } from '@noble/hashes/sha2'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { checksummed } from '../../core/lib/checksum.ts'
-import { type Usdc, usdc } from '../../core/x402/money.ts'
-import type { Chain, Fate, Identity, Refused, Settlement, SettleOptions, Verdict } from '../../core/ports/mod.ts'
-import type { Terms } from '../../core/x402/offer.ts'
-import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
+import { checksummed } from '../../core/lib/mod.ts'
+import { type Offer, type Payment, type Receipt, type Terms, type Usdc, usdc } from '../../core/x402/mod.ts'
 import { parseAddress, type Exact, checkExact, checkValue, parseExact, refused } from './exact.ts'
 import { type Hex, lower, word } from './hex.ts'
 import { checkAmount, checkUpto, parseUpto, UPTO_PROXY, type UptoPayload } from './lib/upto.ts'

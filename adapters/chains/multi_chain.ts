@@ -1,7 +1,7 @@
 import type { CallOptions, CheckResult } from './results.ts'
 import type { Chain, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../core/x402/protocol.ts'
-import { boundedMap } from '../../core/lib/bounded_map.ts'
+import type { Offer, Payment } from '../../core/x402/mod.ts'
+import { boundedMap } from '../../core/lib/mod.ts'
 
 type SignedText = Proof & { readonly network: string }
 

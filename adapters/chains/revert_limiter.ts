@@ -1,4 +1,4 @@
-import { boundedMap } from '../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../core/lib/mod.ts'
 
 /** Reverts per payer and hour. A contract can detect simulation; a plain account can only be emptied in between. */
 export const MAX_CONTRACT_REVERTS = 2

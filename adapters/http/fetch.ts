@@ -1,7 +1,6 @@
 /** Calls of vendors' APIs: deadlines, one retry, no redirects, and errors without a vendor's text. */
-import { outages } from '../../core/lib/outages.ts'
-import { deadlinesOf } from '../../core/lib/timers.ts'
-import { type ChatStream, type Clock, ApiError, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
+import { deadlinesOf, outages } from '../../core/lib/mod.ts'
+import { ApiError, type ChatStream, type Clock, type Log, type MediaStream, type SseEvent } from '../../core/mod.ts'
 import { clipStream } from './clip_stream.ts'
 import { chatStream, firstBytes, firstError, errorOfEvent } from './event_stream.ts'
 import { readAtMost, readText } from './read_body.ts'

@@ -1,5 +1,5 @@
 /** Media sent to and received from vendors. The type is detected from the first bytes, never from a name or header. */
-import { decodeDataUri } from '../../core/lib/base64.ts'
+import { decodeDataUri } from '../../core/lib/mod.ts'
 import { ApiError } from '../../core/mod.ts'
 
 /** One source image. `base64` has no `data:` prefix. */

@@ -1,5 +1,4 @@
-import { isObjectKey } from '../../core/ports/objects.ts'
-import type { ByteRange } from '../../core/ports/mod.ts'
+import { type ByteRange, isObjectKey } from '../../core/ports/mod.ts'
 
 /** Printable ASCII, as a type is sent in a header, and short enough for the first read of a file. */
 const TYPE = /^[\x21-\x7e][\x20-\x7e]{0,199}$/

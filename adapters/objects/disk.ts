@@ -1,7 +1,6 @@
 import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { isObjectKey } from '../../core/ports/objects.ts'
-import type { Objects } from '../../core/ports/mod.ts'
+import { isObjectKey, type Objects } from '../../core/ports/mod.ts'
 import { checkObject, cancelBody, resolveRange } from './check.ts'
 
 /** Objects up to this size in bytes are read whole; larger ones are streamed. */

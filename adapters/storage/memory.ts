@@ -1,57 +1,59 @@
-import { type ExposedCall, needsSettled, SETTLED_CALLS } from '../../core/payment/ledger/exposure.ts'
 import {
   type AuthorizationBinding,
   type ClaimAnswer,
-  ENTRY_FIELDS,
-  type Lease,
-  type OpenAnswer,
-  type Row,
-  UNCLAIMED,
-  type Window,
-  type Write,
-  expiryAction,
-  isArchivable,
-  isLedgerRowOver,
-  unexpired,
+  countedOf,
+  DAY_MS,
   decideClaim,
   decideFinish,
   decideOpen,
   decidePaid,
   decideRenewal,
+  ENTRY_FIELDS,
+  expiryAction,
+  type ExposedCall,
+  HOUR_MS,
+  HOURS_RETENTION_MS,
+  isArchivable,
   isFree,
+  isLedgerRowOver,
   isLost,
+  isOf,
   isUnfinished,
+  type Lease,
   mayLease,
   mayMove,
   mayMoveRecord,
+  needsSettled,
+  type OpenAnswer,
   patchOf,
+  type Row,
+  SETTLED_CALLS,
+  spendOf,
+  type StoredTotal,
+  summed,
   takePermits,
-} from '../../core/payment/ledger/mod.ts'
+  totalled,
+  UNCLAIMED,
+  unexpired,
+  wholeDays,
+  type Window,
+  type Write,
+} from '../../core/payment/mod.ts'
 import {
   type Authorization,
   type Call,
   type Claim,
   type LedgerCursor,
   type LedgerEntry,
+  LOOKUP_CHARACTERS,
   type Opened,
   type Spend,
-  type StoredRecord,
   type Storage,
-} from '../../core/ports/storage/mod.ts'
-import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
-import { type Usdc, usdc } from '../../core/x402/money.ts'
+  type StoredRecord,
+} from '../../core/ports/mod.ts'
+import { type Usdc, usdc } from '../../core/x402/mod.ts'
 import { copied } from './copied.ts'
 import { memoryManifest } from './memory_manifest.ts'
-import {
-  countedOf,
-  DAY_MS,
-  HOUR_MS,
-  HOURS_RETENTION_MS,
-  isOf,
-  type StoredTotal,
-  totalled,
-} from '../../core/payment/reports/call_totals.ts'
-import { spendOf, summed, wholeDays } from '../../core/payment/spend_report.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization | null }
 

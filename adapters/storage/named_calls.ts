@@ -1,5 +1,4 @@
-import type { LedgerEntry } from '../../core/ports/mod.ts'
-import { LOOKUP_CHARACTERS } from '../../core/ports/storage/ledger_reads.ts'
+import { type LedgerEntry, LOOKUP_CHARACTERS } from '../../core/ports/mod.ts'
 
 /** Returns the end of a name, which the indexes hold. Undefined if the name is too short. */
 export function tailOf(name: string): string | undefined {

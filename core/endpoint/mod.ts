@@ -59,10 +59,21 @@ export type {
   UpstreamStatus,
 } from './work.ts'
 
-/** Every method under which an endpoint is served. */
+/**
+ * Every method under which an endpoint is served.
+ *
+ * @example
+ * const methods = endpoints.flatMap(methodsOf)
+ */
 export const methodsOf = (endpoint: Endpoint): readonly string[] =>
   ('methods' in endpoint && endpoint.methods) || [endpoint.method]
 
+/**
+ * Whether the endpoint asks for a payment.
+ *
+ * @example
+ * const sold = endpoints.filter(isSold)
+ */
 export const isSold = (endpoint: Endpoint): endpoint is Sold => endpoint.kind === 'sold'
 
 /** Whether an endpoint may answer before the payment is settled. */

@@ -8,9 +8,14 @@ import type { Storage } from './storage/mod.ts'
 import type { Vendors } from './vendors/mod.ts'
 
 export type * from './chain.ts'
+export { addressIn, type ChainFamily, familyOf, type NetworkFacts } from './chain_family.ts'
 export type * from './log.ts'
+export { isObjectKey } from './objects.ts'
 export type * from './objects.ts'
+export { LOOKUP_CHARACTERS } from './storage/ledger_reads.ts'
 export type * from './storage/mod.ts'
+export { storageProbe } from './storage_probe.ts'
+export { BAR_SECONDS } from './vendors/market.ts'
 
 /** Everything that a gateway is wired to. */
 export type Ports = {

@@ -2,7 +2,7 @@
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
-import { optional } from '../../core/lib/optional.ts'
+import { optional } from '../../core/lib/mod.ts'
 import { mcpServer } from '../mcp/mod.ts'
 import { capOf, payingApi, type Wallet } from '../mcp/paying_api.ts'
 import { spendingIn } from '../wiring/spending.ts'

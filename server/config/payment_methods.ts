@@ -15,7 +15,7 @@ import {
   networkFacts,
   solanaFamily,
 } from '../../adapters/chains/families.ts'
-import { type ChainFamily, familyOf } from '../../core/ports/chain_family.ts'
+import { type ChainFamily, familyOf } from '../../core/ports/mod.ts'
 import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import { Variable } from './settings.ts'
 

@@ -1,6 +1,6 @@
 /** Schemas that several parts of the configuration share. */
 import { type TObject, type TSchema, Type } from '@sinclair/typebox'
-import { isFields } from '../../core/lib/json.ts'
+import { isFields } from '../../core/lib/mod.ts'
 
 /** The name of an environment variable. The pattern rejects keys that were pasted in its place. */
 export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })

@@ -5,7 +5,7 @@
  */
 import { dlopen, FFIType, ptr } from 'bun:ffi'
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
-import { addressKey } from '../../core/http/caller_address.ts'
+import { addressKey } from '../../core/http/mod.ts'
 
 export type Connection = { readonly fd: number; readonly address: string; readonly port: number }
 export type ConnectionLimits = { readonly total: number; readonly perAddress: number }

@@ -3,8 +3,7 @@
  * a tool is a request of the HTTP API to the same gateway, so there is one order of work and money.
  */
 import type { ServerContext } from '@modelcontextprotocol/server'
-import { optional } from '../../core/lib/optional.ts'
-import { fieldsOf } from '../../core/lib/json.ts'
+import { fieldsOf, optional } from '../../core/lib/mod.ts'
 import { type Caller, free, type Gateway, json, type Reply } from '../../core/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { type ReadMedia, resultOf } from './result.ts'

@@ -1,6 +1,6 @@
 /** The HTTP API of a gateway, paid by a local wallet within caps. Above them a person is asked, or it is refused. */
 import type { ServerContext } from '@modelcontextprotocol/server'
-import { fieldsOf } from '../../core/lib/json.ts'
+import { fieldsOf } from '../../core/lib/mod.ts'
 import { dollars, roundUp, type Usdc, usdc } from '../../core/mod.ts'
 import { BuyError, type Offer, type openWallet } from '../cli/buy/wallet.ts'
 import type { Reservation, Signature, Spending } from '../wiring/spending.ts'

@@ -1,5 +1,5 @@
 /** The result of a tool from a reply of the HTTP API: payment demands, receipts, media and links, as x402 has them. */
-import { fieldsOf, isFields } from '../../core/lib/json.ts'
+import { fieldsOf, isFields } from '../../core/lib/mod.ts'
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/server'
 
 /** Media up to this size in bytes, all together, are in the result; every file is linked. */

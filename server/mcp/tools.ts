@@ -1,6 +1,6 @@
 /** The tools of MCP, derived from the OpenAPI document of a gateway: what it sells as it is configured, and no more. */
 import type { JSONObject } from '@modelcontextprotocol/server'
-import { fieldsOf, isFields, objectsOf } from '../../core/lib/json.ts'
+import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 
 /** A JSON Schema whose value is an object. */
 export type ObjectSchema = {

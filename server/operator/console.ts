@@ -2,9 +2,8 @@
  * Routes of the operator's console: a session for the token, and with it the operator's API below /console/api. The
  * page itself is public and has no data.
  */
-import { type Attempts, MAX_ATTEMPTS } from '../../core/http/attempts.ts'
-import type { Reply } from '../../core/http/reply.ts'
-import { json } from '../../core/http/reply.ts'
+import { type Attempts, MAX_ATTEMPTS } from '../../core/http/mod.ts'
+import { json, type Reply } from '../../core/mod.ts'
 import { OPERATOR, type OperatorApi } from './mod.ts'
 import { failed, NO_STORE } from './replies.ts'
 import { consoleSessions, SESSION_MS, type SessionRecords } from './session.ts'

@@ -1,10 +1,17 @@
 /** /operator/controls: reads and changes what the operator may change at run time. */
 import { Value } from '@sinclair/typebox/value'
 import type { TObject } from '@sinclair/typebox'
-import { json, type Reply } from '../../core/http/reply.ts'
-import type { Controls } from '../../core/payment/control/controls.ts'
-import { changedMargin, MARGIN_DELAY_MS } from '../../core/payment/control/margin.ts'
-import { Limit, ListedWallet, MaintenanceSwitch, Margin, type Rules } from '../../core/payment/control/rules.ts'
+import { json, type Reply } from '../../core/mod.ts'
+import {
+  changedMargin,
+  type Controls,
+  Limit,
+  ListedWallet,
+  MaintenanceSwitch,
+  Margin,
+  MARGIN_DELAY_MS,
+  type Rules,
+} from '../../core/payment/mod.ts'
 import { failed, invalid } from './replies.ts'
 import { iso } from './payment.ts'
 import { isWallet, type Mistake } from './payments.ts'

@@ -2,7 +2,7 @@
  * The operator's HTTP API, under /operator. Whoever calls it has proven to have the operator's token; to everybody else
  * these paths do not exist. No framework: a Request becomes a Reply.
  */
-import { json, type Reply } from '../../core/http/reply.ts'
+import { json, type Reply } from '../../core/mod.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
 import { controlApi, type ControlApiOptions } from './control_api.ts'
 import type { Section } from './configuration.ts'

@@ -1,6 +1,6 @@
 /** The OpenAPI document of the operator's API. It is not part of what buyers see. */
 import type { TObject } from '@sinclair/typebox'
-import { Limit, ListedWallet, MaintenanceSwitch, Margin } from '../../core/payment/control/rules.ts'
+import { Limit, ListedWallet, MaintenanceSwitch, Margin } from '../../core/payment/mod.ts'
 import { FILTERS, MAX_LIMIT } from './payments.ts'
 import { SERIES_FILTERS } from './series.ts'
 import { STATUS_WORDS, STATUSES } from './payment.ts'

@@ -1,7 +1,7 @@
 /** One payment as the operator reads it: its status, its timeline, and whether its wallet was charged. */
-import { isUnfinished } from '../../core/payment/ledger/mod.ts'
+import { isUnfinished } from '../../core/payment/mod.ts'
 import type { LedgerAuthorization, LedgerEntry } from '../../core/ports/mod.ts'
-import { parseAtomic, print, type Usdc } from '../../core/x402/money.ts'
+import { parseAtomic, print, type Usdc } from '../../core/x402/mod.ts'
 
 export const STATUSES = [
   'working',

@@ -1,8 +1,7 @@
 /** Listings of payments, one payment by any of its names, and what a wallet has paid. */
 import { families } from '../../adapters/chains/families.ts'
-import { addressIn } from '../../core/ports/chain_family.ts'
-import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
-import { print, usdc } from '../../core/x402/money.ts'
+import { addressIn, type LedgerCursor, type LedgerEntry, type LedgerReads } from '../../core/ports/mod.ts'
+import { print, usdc } from '../../core/x402/mod.ts'
 import { iso, type Payment, type PaymentRow, paymentOf, rowOf, type Status, STATUSES, statusOf } from './payment.ts'
 
 export type Filter = {

@@ -1,8 +1,7 @@
 /** Compares the ledger with the chain for a range of blocks, and names what differs. */
 import type { LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
-import type { Json } from '../../core/lib/json.ts'
-import { print, usdc } from '../../core/x402/money.ts'
-import { isCumulative } from '../../core/x402/offer.ts'
+import type { Json } from '../../core/lib/mod.ts'
+import { isCumulative, print, usdc } from '../../core/x402/mod.ts'
 import { paidIn, statusOf } from './payment.ts'
 
 /** A payment as the chain has it. */

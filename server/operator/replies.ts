@@ -1,5 +1,5 @@
 /** Error replies of the operator's API. */
-import { json, type Reply } from '../../core/http/reply.ts'
+import { json, type Reply } from '../../core/mod.ts'
 import type { Mistake } from './payments.ts'
 
 export const NO_STORE = { 'cache-control': 'no-store' }

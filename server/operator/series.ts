@@ -1,7 +1,7 @@
 /** Revenue, calls, buyers, durations and failures over time, from sums that the storage keeps. */
 import type { CallTotal, LedgerReads } from '../../core/ports/mod.ts'
-import { print, type Usdc, usdc } from '../../core/x402/money.ts'
-import { DURATION_BOUNDS_MS } from '../../core/payment/reports/call_totals.ts'
+import { print, type Usdc, usdc } from '../../core/x402/mod.ts'
+import { DURATION_BOUNDS_MS } from '../../core/payment/mod.ts'
 import { iso } from './payment.ts'
 import { type Mistake, timeOf } from './payments.ts'
 

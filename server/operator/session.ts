@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto'
 import { Type } from '@sinclair/typebox'
-import { isSameSecret } from '../../core/lib/ids.ts'
+import { isSameSecret } from '../../core/lib/mod.ts'
 import { recordKind } from '../../core/mod.ts'
 import type { RecordStorage } from '../../core/ports/mod.ts'
 

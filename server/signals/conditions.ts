@@ -1,7 +1,7 @@
 /** Checks of a gateway process for its alerts: accounts, clock, ledger, vendors and disk. */
 import { statfs } from 'node:fs/promises'
 import type { CallStorage, Clock, Coordination, Gateway, LedgerReads, Objects } from '../../core/mod.ts'
-import { storageProbe } from '../../core/ports/storage_probe.ts'
+import { storageProbe } from '../../core/ports/mod.ts'
 import type { Condition, Finder } from './alerts.ts'
 
 /** An account that cannot pay for settlements for long. */

@@ -3,7 +3,7 @@
  * API, so they have no more rights than any other client.
  */
 import type { Reply } from '../../core/mod.ts'
-import { isBrowser } from '../../core/http/browser_402.ts'
+import { isBrowser } from '../../core/http/mod.ts'
 import { ASSETS, PAGES, POLICY, type WebFile } from './bundle.ts'
 import { webFiles } from './files.ts'
 import manifest from '../../package.json' with { type: 'json' }

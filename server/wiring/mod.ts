@@ -13,7 +13,6 @@ import { type SharedClock, sharedClock } from '../../adapters/shared_clock.ts'
 import { textDigest } from '../../adapters/token_counter.ts'
 import { SUBMIT_TIMEOUT_MS } from '../../adapters/providers/lib/video_provider.ts'
 import {
-  type Jwk,
   type Catalog,
   catalog,
   type Chain,
@@ -22,17 +21,18 @@ import {
   endpoints,
   type Gateway,
   gateway,
+  hasModel,
+  type Jwk,
   memoized,
   narrowed,
   type Objects,
   retiredGateway,
   SMALL,
   smallOf,
-  hasModel,
   type Storage,
 } from '../../core/mod.ts'
 import manifest from '../../package.json' with { type: 'json' }
-import { type Controls, controls } from '../../core/payment/control/controls.ts'
+import { type Controls, controls, newWalletsLimit } from '../../core/payment/mod.ts'
 import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { isOwnPage } from '../http/cors.ts'
@@ -43,10 +43,8 @@ import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { TelemetryConfig } from '../signals/otel_config.ts'
 import type { Tracing } from '../signals/tracing.ts'
-import { newWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
-import { dollars, roundUp } from '../../core/x402/money.ts'
-import { markupOf } from '../../core/x402/pricing.ts'
-import { storageProbe } from '../../core/ports/storage_probe.ts'
+import { dollars, markupOf, roundUp } from '../../core/x402/mod.ts'
+import { storageProbe } from '../../core/ports/mod.ts'
 import { StartError } from '../start_error.ts'
 import { chains, type WatchedAccounts } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'

@@ -1,4 +1,4 @@
-import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
+import { BAR_SECONDS } from '../../core/ports/mod.ts'
 import type { Bar, Feed, MarketVendor, MarketKind } from '../../core/mod.ts'
 import { breaking, type Broken } from './law.ts'
 import { NOW } from './markets.ts'

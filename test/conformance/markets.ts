@@ -1,7 +1,7 @@
 import { expect } from 'bun:test'
 import type { Bar, Feed, MarketVendor, Resolution, MarketKind } from '../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../core/ports/vendors/market.ts'
-import { BAR_SECONDS } from '../../core/products/market/catalog.ts'
+import { BAR_SECONDS } from '../../core/ports/mod.ts'
 import { START } from '../kit.ts'
 import { never, turn } from './abort.ts'
 import type { Law } from './law.ts'

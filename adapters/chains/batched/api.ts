@@ -1,7 +1,7 @@
 /** Circle Gateway over HTTP (decision 69): requests and replies. Reasons are free text; a few are known. */
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
-import { dollars } from '../../../core/x402/money.ts'
+import { dollars } from '../../../core/x402/mod.ts'
 import { type ApiConfig, facilitatorApi, type ApiResult } from '../facilitator/api.ts'
 import { lower } from '../hex.ts'
 

@@ -2,11 +2,9 @@ import { addressProblem } from '../address.ts'
 import { evmFamily } from '../evm/family.ts'
 import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
 import { chainIdOf } from '../eip3009.ts'
-import { checksummed } from '../../../core/lib/checksum.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { boundedMap, checksummed } from '../../../core/lib/mod.ts'
+import { type Offer, type Payment, type Receipt, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Identity, Log, Settlement, Unavailable, Verdict } from '../../../core/ports/mod.ts'
-import type { Terms } from '../../../core/x402/offer.ts'
-import type { Offer, Payment, Receipt } from '../../../core/x402/protocol.ts'
 import {
   BATCHED,
   type BatchedApi,
@@ -29,7 +27,6 @@ import { parseAddress, checkValue } from '../exact.ts'
 import type { ApiConfig, ApiFailure, ApiResult } from '../facilitator/api.ts'
 import { lower } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
 
 /** Configuration of one gateway whose payments Circle Gateway batches (nanopayments). */
 export type BatchedConfig = {

@@ -3,7 +3,7 @@
  */
 import { chainIdOf, digestOf, domainSeparator, signatureProblem, payloadOf, recoverSigner } from '../eip3009.ts'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
-import { type Offer, type Payment, VERSION } from '../../../core/x402/protocol.ts'
+import { type Offer, type Payment, VERSION } from '../../../core/x402/mod.ts'
 import { BATCHED, MIN_VALIDITY_SECONDS } from './api.ts'
 import { type Exact, checkValue, parseExact } from '../exact.ts'
 import { type Hex, lower } from '../hex.ts'

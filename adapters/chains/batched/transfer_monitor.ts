@@ -1,8 +1,8 @@
-import { print, usdc } from '../../../core/x402/money.ts'
+import { print, usdc } from '../../../core/x402/mod.ts'
 import type { Log } from '../../../core/ports/mod.ts'
 import { type BatchedApi, PAGE, type Transfer } from './api.ts'
 import { lower } from '../hex.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

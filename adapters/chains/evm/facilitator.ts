@@ -1,10 +1,8 @@
 import type { CallOptions, CheckResult } from '../results.ts'
 import { evmFamily } from './family.ts'
 import { chainIdOf, type Domain, payloadOf } from '../eip3009.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
-import type { Terms } from '../../../core/x402/offer.ts'
-import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { checkEvm } from './check.ts'
 import { evmIdentity } from './identity.ts'
 import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './token.ts'
@@ -24,7 +22,7 @@ import { parseSettleReply, parseSupported, type SettleReply } from '../facilitat
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
 import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 
 /**
  * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the

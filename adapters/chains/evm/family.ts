@@ -1,6 +1,6 @@
 /** The family of EVM networks. */
-import { checksummed } from '../../../core/lib/checksum.ts'
-import type { ChainFamily } from '../../../core/ports/chain_family.ts'
+import { checksummed } from '../../../core/lib/mod.ts'
+import type { ChainFamily } from '../../../core/ports/mod.ts'
 import { EVM_NETWORKS } from './networks.ts'
 
 const ADDRESS = '0x[0-9a-fA-F]{40}'

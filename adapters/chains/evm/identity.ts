@@ -1,5 +1,5 @@
 import { type CallOptions, unavailable } from '../results.ts'
-import { checksummed } from '../../../core/lib/checksum.ts'
+import { boundedMap, checksummed } from '../../../core/lib/mod.ts'
 import {
   chainIdOf,
   digestOf,
@@ -10,13 +10,12 @@ import {
   textDigest,
 } from '../eip3009.ts'
 import type { Chain, Identity, Proof, Refused, Unavailable } from '../../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import type { Offer, Payment } from '../../../core/x402/mod.ts'
 import { ERC1271_MAGIC, signatureCall } from './token.ts'
 import type { Reads } from './reads.ts'
 import { hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, parseExact, refused } from '../exact.ts'
 import { type Hex, isHex, lower } from '../hex.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { turnLimiter } from '../turn_limiter.ts'
 
 /** A payment that matches an offer, with the EIP-712 digest its payer had to sign. */

@@ -1,5 +1,5 @@
 /** EVM networks that are known by name (decision 67). */
-import type { NetworkFacts } from '../../../core/ports/chain_family.ts'
+import type { NetworkFacts } from '../../../core/ports/mod.ts'
 
 export const EVM_NETWORKS: Readonly<Record<string, NetworkFacts>> = {
   'eip155:8453': {

@@ -1,7 +1,7 @@
 /** Calls, digests and events of Permit2 and of the proxy of the scheme `upto`. */
 import { encodeFunctionData, hashTypedData } from 'viem'
-import { checksummed } from '../../../core/lib/checksum.ts'
-import type { Payment, Receipt } from '../../../core/x402/protocol.ts'
+import { checksummed } from '../../../core/lib/mod.ts'
+import type { Payment, Receipt } from '../../../core/x402/mod.ts'
 import { type Hex, isHex, lower, word } from '../hex.ts'
 import { PERMIT2, type Upto, UPTO_PROXY } from '../lib/upto.ts'
 import { uptoProxyAbi } from '../lib/x402_contracts.ts'

@@ -1,7 +1,6 @@
 import { decodeFunctionResult } from 'viem'
-import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import { type Offer, type Usdc, usdc } from '../../../core/x402/mod.ts'
 import type { Fate } from '../../../core/ports/mod.ts'
-import type { Offer } from '../../../core/x402/protocol.ts'
 import {
   AGGREGATE_ABI,
   aggregateCall,
@@ -20,7 +19,7 @@ import { callContract, type ContractLimits, contractCaller, type ContractResult,
 import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../hex.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 
 /**
  * The results of several calls at one block. `time` is the block's, in seconds; a call that reverted has `ok: false`.

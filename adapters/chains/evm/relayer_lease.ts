@@ -1,4 +1,4 @@
-import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import { type CheckResult, unavailable } from '../results.ts'
 import { facilitatorOf, refusedUpto } from '../lib/upto.ts'
 import type { Chain, Closed, Refunding, Settlement, Verdict } from '../../../core/ports/mod.ts'

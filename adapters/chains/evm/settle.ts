@@ -1,6 +1,6 @@
 import type { CallOptions } from '../results.ts'
 import type { Settlement } from '../../../core/ports/mod.ts'
-import type { Offer } from '../../../core/x402/protocol.ts'
+import type { Offer } from '../../../core/x402/mod.ts'
 import { aggregateCall, balanceCall, MULTICALL, findPayment, type ContractCall, transferCall } from './token.ts'
 import type { EvmFate, Reads } from './reads.ts'
 import type { GasMonitor } from './gas.ts'
@@ -9,7 +9,7 @@ import { type Answer, hasCode, type Rpc } from '../json_rpc.ts'
 import { type Exact, checkValue } from '../exact.ts'
 import { type Hex, lower, uintIn } from '../hex.ts'
 import { unknownOnAbort } from '../in_flight.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from '../revert_limiter.ts'
 
 export type SettleConfig = {

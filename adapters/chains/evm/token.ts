@@ -1,7 +1,7 @@
 /** Calls to a token with EIP-3009 and to Multicall3, and the payments in their events. */
 import { encodeFunctionData, parseAbi } from 'viem'
-import { checksummed } from '../../../core/lib/checksum.ts'
-import type { Receipt } from '../../../core/x402/protocol.ts'
+import { checksummed } from '../../../core/lib/mod.ts'
+import type { Receipt } from '../../../core/x402/mod.ts'
 import type { Exact } from '../exact.ts'
 import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
 

@@ -1,6 +1,6 @@
 /** Payments to an address as the chain has them, for a range of blocks: what the ledger is compared with. */
 import { encodeEventTopics } from 'viem'
-import { checksummed } from '../../../core/lib/checksum.ts'
+import { checksummed } from '../../../core/lib/mod.ts'
 import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
 import { jsonRpc } from '../json_rpc.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../lib/x402_contracts.ts'

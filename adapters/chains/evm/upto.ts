@@ -2,18 +2,15 @@
  * The scheme `upto`: the buyer signs a ceiling through Permit2, and what was used is moved (decision 129). The key that
  * the buyer signed for has to send it, so nothing is batched.
  */
-import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
-import { checksummed } from '../../../core/lib/checksum.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { boundedMap, checksummed, concurrencyLimiter } from '../../../core/lib/mod.ts'
+import { type Offer, type Payment, usdc } from '../../../core/x402/mod.ts'
 import type { Fate, Identity, Refused, Settlement, SettleOptions, Verdict } from '../../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { LOOKBACK_SECONDS } from '../exact.ts'
 import { recoverSigner } from '../eip3009.ts'
 import { type Hex, hexOf, lower, numberIn, uintIn, word } from '../hex.ts'
 import { inFlightSettlements } from '../in_flight.ts'
 import { checkAmount, checkUpto, parseUpto, refusedUpto, type Upto } from '../lib/upto.ts'
 import type { Rpc } from '../json_rpc.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
 import { type CallOptions, unavailable } from '../results.ts'
 import { MAX_CONTRACT_REVERTS, payerRevertLimiter } from '../revert_limiter.ts'
 import {

@@ -1,6 +1,6 @@
 /** Verify requests to facilitators, on any chain. */
 import type { Refused, Unavailable } from '../../../core/ports/mod.ts'
-import { type Offer, VERSION } from '../../../core/x402/protocol.ts'
+import { type Offer, VERSION } from '../../../core/x402/mod.ts'
 import type { NamedApi } from './api.ts'
 import { parseVerifyReply } from './replies.ts'
 

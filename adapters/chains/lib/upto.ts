@@ -2,8 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
-import { parseAtomic } from '../../../core/x402/money.ts'
-import { type Offer, type Payment, wrongField } from '../../../core/x402/protocol.ts'
+import { type Offer, parseAtomic, type Payment, wrongField } from '../../../core/x402/mod.ts'
 import { Address, LAST_MS, LIFE_MS, maxLifetimeSeconds, Signature, Uint, UINT256_MAX } from '../exact.ts'
 import { type Hex, lower, word } from '../hex.ts'
 

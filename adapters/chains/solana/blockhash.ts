@@ -1,7 +1,7 @@
 /**
  * Tracks the newest blockhash. Offers carry it to save the buyer one call to a node; it also dates other blockhashes.
  */
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 import type { Latest, SolanaReads } from './reads.ts'
 
 export type BlockhashExtra = { readonly recentBlockhash?: string; readonly lastValidBlockHeight?: string }

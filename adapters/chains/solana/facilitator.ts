@@ -1,9 +1,7 @@
 import type { CallOptions, CheckResult } from '../results.ts'
 import { solanaFamily } from './family.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Verdict } from '../../../core/ports/mod.ts'
-import type { Terms } from '../../../core/x402/offer.ts'
-import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
 import {
   type ApiConfig,
@@ -16,7 +14,7 @@ import {
 import { parseSettleReply, parseSolanaSupport, type SettleReply } from '../facilitator/replies.ts'
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { unknownOnAbort } from '../in_flight.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
 import { checkSolana } from './check.ts'
 import { findByScan, type FateConfig, solanaFates } from './fate.ts'

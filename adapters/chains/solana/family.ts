@@ -1,5 +1,5 @@
 /** The family of Solana's networks. */
-import type { ChainFamily } from '../../../core/ports/chain_family.ts'
+import type { ChainFamily } from '../../../core/ports/mod.ts'
 import { SOLANA_NETWORKS } from './networks.ts'
 
 const BASE58 = '[1-9A-HJ-NP-Za-km-z]'

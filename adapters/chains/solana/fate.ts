@@ -1,7 +1,7 @@
 /** The fate of a payment on Solana. No nonce proves it, only signatures and blockhashes that expire. */
 import type { Fate } from '../../../core/ports/mod.ts'
 import { type RpcFailure, failure } from '../json_rpc.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 import type { SolanaExact } from './payload.ts'
 import { isPayment, type SolanaReads } from './reads.ts'
 

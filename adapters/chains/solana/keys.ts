@@ -1,6 +1,6 @@
 /** Ed25519 verification as Solana's validators do it, and the keys that pay fees. */
 import { type Address, createKeyPairFromBytes } from '@solana/kit'
-import { fromBase64 } from '../../../core/lib/base64.ts'
+import { fromBase64 } from '../../../core/lib/mod.ts'
 import type { Proof } from '../../../core/ports/mod.ts'
 import { encodeAddress, parseAddress, fromBase58 } from './transaction.ts'
 

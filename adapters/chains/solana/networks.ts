@@ -1,5 +1,5 @@
 /** Solana's networks: the first 32 characters of the hash of their first block (CAIP-30). */
-import type { NetworkFacts } from '../../../core/ports/chain_family.ts'
+import type { NetworkFacts } from '../../../core/ports/mod.ts'
 
 export const SOLANA_NETWORKS: Readonly<Record<string, NetworkFacts>> = {
   'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': {

@@ -3,10 +3,9 @@
  */
 import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
 import { type Address, address } from '@solana/kit'
-import { parseAtomic } from '../../../core/x402/money.ts'
+import { type Offer, parseAtomic, type Payment } from '../../../core/x402/mod.ts'
 import type { PaymentCode, Refused } from '../../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
 import { isSignedBy } from './keys.ts'
 import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from './transaction.ts'
 

@@ -1,6 +1,6 @@
 /** Calls to a Solana node and the parsing of its answers. Nothing here rejects; an unreadable answer is a failure. */
 import type { Address } from '@solana/kit'
-import { fromBase64 } from '../../../core/lib/base64.ts'
+import { fromBase64 } from '../../../core/lib/mod.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../json_rpc.ts'
 import { type SolanaExact, TOKEN, TOKEN_2022 } from './payload.ts'
 import { encodeAddress, parseTransaction } from './transaction.ts'

@@ -1,5 +1,5 @@
 /** The terms of Solana payments. */
-import type { Terms } from '../../../core/x402/offer.ts'
+import type { Terms } from '../../../core/x402/mod.ts'
 import type { BlockhashExtra } from './blockhash.ts'
 
 type Account = { readonly network: string; readonly mint: string; readonly payTo: string }

@@ -4,7 +4,7 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex } from '@noble/hashes/utils'
 import { type Address, address, getBase58Decoder, getBase58Encoder } from '@solana/kit'
-import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
+import { fromBase64, toBase64 } from '../../../core/lib/mod.ts'
 
 export type Instruction = {
   readonly program: Address

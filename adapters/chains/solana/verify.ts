@@ -1,5 +1,5 @@
 import type { Address } from '@solana/kit'
-import { usdc } from '../../../core/x402/money.ts'
+import { usdc } from '../../../core/x402/mod.ts'
 import type { Refused, Verdict } from '../../../core/ports/mod.ts'
 import type { RpcFailure } from '../json_rpc.ts'
 import { unavailable } from '../results.ts'

@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream'
 import type * as Sdk from '@aws-sdk/client-s3'
-import { isObjectKey } from '../../../core/ports/objects.ts'
-import type { ByteRange, Objects, StoredObject } from '../../../core/ports/mod.ts'
+import { type ByteRange, isObjectKey, type Objects, type StoredObject } from '../../../core/ports/mod.ts'
 import { checkObject, cancelBody, resolveRange } from '../check.ts'
 import { nameOf, statusOf, StoreError, toStoreError } from './error.ts'
 import { beginUpload, PART_BYTES, partsOf } from './parts.ts'

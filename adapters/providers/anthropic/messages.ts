@@ -2,10 +2,8 @@
  * The messages protocol: Anthropic itself, and what llama.cpp, Ollama and others serve under the same path. Sources:
  * @anthropic-ai/sdk@1.10.0 `resources/messages`; decision 75.
  */
-import type { ChatOrder, ChatVendor, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { messagesFromChat } from '../../../core/products/chat/formats/messages/request_from_chat.ts'
-import { chatFromMessagesReply } from '../../../core/products/chat/formats/messages/reply.ts'
-import { chatFromMessagesStream } from '../../../core/products/chat/formats/messages/stream.ts'
+import type { ChatFormat, ChatOrder, ChatVendor, SseEvent } from '../../../core/mod.ts'
+import { chatFromMessagesReply, chatFromMessagesStream, messagesFromChat } from '../../../core/products/chat/mod.ts'
 import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'

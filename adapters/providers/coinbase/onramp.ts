@@ -1,6 +1,6 @@
 /** Links of Coinbase's onramp, each for one visit. Sources: docs.cdp.coinbase.com (session token authentication). */
 import type { Clock, Log, OnrampVendor } from '../../../core/mod.ts'
-import { outages } from '../../../core/lib/outages.ts'
+import { outages } from '../../../core/lib/mod.ts'
 import { type Fetch, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor } from '../lib/passthrough.ts'
 import { record } from '../../http/error_replies.ts'

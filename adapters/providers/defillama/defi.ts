@@ -2,8 +2,8 @@
  * DefiLlama: keyless at its three hosts, or with a key at one. Sources: @defillama/api@0.1.3 (paths and hosts);
  * decision 75. Lists are megabytes and change by the hour, so whoever asks within a few minutes shares one.
  */
-import { type Clock, type DataVendor, ApiError, type Log, type PassthroughRequest } from '../../../core/mod.ts'
-import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { ApiError, type Clock, type DataVendor, type Log, type PassthroughRequest } from '../../../core/mod.ts'
+import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { passthrough } from '../lib/passthrough.ts'
 import { ttlCache, singleFlight } from '../../http/single_flight.ts'

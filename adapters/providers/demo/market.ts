@@ -1,6 +1,6 @@
 /** Made-up prices, labelled as sample data: a second has the same price on every machine, for any time from 1970 on. */
-import { BAR_SECONDS } from '../../../core/products/market/catalog.ts'
-import type { Clock, Feed, MarketVendor, Resolution, MarketKind } from '../../../core/mod.ts'
+import { BAR_SECONDS } from '../../../core/ports/mod.ts'
+import type { Clock, Feed, MarketKind, MarketVendor, Resolution } from '../../../core/mod.ts'
 
 type Row = readonly [kind: MarketKind, symbol: string, description: string, price: number, decimals: number]
 const ROWS: readonly Row[] = [

@@ -1,6 +1,6 @@
 /** One demo order at a time, so that memory stays bounded. */
-import { ApiError } from '../../../core/http/errors.ts'
-import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { ApiError } from '../../../core/mod.ts'
+import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../core/lib/mod.ts'
 
 /** Throws BUSY when `waiting` orders wait already. */
 export function demoQueue(waiting: number): ConcurrencyLimiter {

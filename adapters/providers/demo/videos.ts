@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import type { Log, PortraitVendor, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { film, frameSize } from './film.ts'
 import { busy, dataUri } from './queue.ts'

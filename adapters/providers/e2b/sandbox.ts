@@ -3,7 +3,7 @@
  * 80. Its library speaks Connect-RPC to the machine itself, and is loaded when the first sandbox is asked for. Cores
  * and memory are those of the template.
  */
-import { optional } from '../../../core/lib/optional.ts'
+import { optional } from '../../../core/lib/mod.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
 import { asker, bounded, type ErrorMeaning, nameOf } from '../lib/sandbox_provider.ts'
 

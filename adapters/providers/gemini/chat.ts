@@ -2,11 +2,14 @@
  * Chat by Gemini's `generateContent`. Sources: @google/genai@3.1.0 `genai.d.ts`; request, reply and error shapes in the
  * sources of decision 75.
  */
-import type { ChatVendor, Fields, Rewriter, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { chatFromGenerateContentReply } from '../../../core/products/chat/formats/generate_content/reply.ts'
-import { generateContentFromChat } from '../../../core/products/chat/formats/generate_content/request.ts'
-import { chatFromGenerateContentStream } from '../../../core/products/chat/formats/generate_content/stream.ts'
-import { sseJson, tryJson } from '../../../core/products/chat/formats/sse.ts'
+import type { ChatFormat, ChatVendor, Fields, Rewriter, SseEvent } from '../../../core/mod.ts'
+import {
+  chatFromGenerateContentReply,
+  chatFromGenerateContentStream,
+  generateContentFromChat,
+  sseJson,
+  tryJson,
+} from '../../../core/products/chat/mod.ts'
 import { errorEvent } from '../lib/chat/translation.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { under } from '../lib/image_provider.ts'

@@ -1,7 +1,7 @@
 /** Checks buyers' images by their header, and fits them into a size. Needs Bun. */
 import { imageSize } from 'image-size'
-import { ApiError } from '../../../core/http/errors.ts'
-import { decodeDataUri } from '../../../core/lib/base64.ts'
+import { ApiError } from '../../../core/mod.ts'
+import { decodeDataUri } from '../../../core/lib/mod.ts'
 import { pacer } from './pacer.ts'
 import { decodePng, encodePng, type Raster } from './png.ts'
 

@@ -1,5 +1,5 @@
 /** Shared by the image protocols: the operator's configuration, request bodies, and spreading `n` over calls. */
-import { isWebUrl } from '../../../core/lib/text.ts'
+import { isWebUrl } from '../../../core/lib/mod.ts'
 import type { Clock, ImageJob, Json, Log, MadeImage } from '../../../core/mod.ts'
 import type { Fetch, VendorHttp } from '../../http/fetch.ts'
 import { dataUri } from '../../http/media_input.ts'

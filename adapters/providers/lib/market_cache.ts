@@ -1,14 +1,14 @@
 /** Caches a price feed: callers with the same question at the same time, or soon after, share one answer. */
-import { concurrencyLimiter } from '../../../core/lib/limiter.ts'
+import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import {
-  type CachedData,
-  type Bar,
-  type Clock,
   ApiError,
+  type Bar,
+  type CachedData,
+  type Clock,
   type Feed,
   type Log,
-  type MarketVendor,
   type MarketKind,
+  type MarketVendor,
   type Spot,
 } from '../../../core/mod.ts'
 import { ttlCache, singleFlight } from '../../http/single_flight.ts'

@@ -1,6 +1,6 @@
 /** Reads JSON from a price feed: within 5 s, with one retry (contract 10.18). */
-import { outages } from '../../../core/lib/outages.ts'
-import { type Clock, ApiError, type Log } from '../../../core/mod.ts'
+import { outages } from '../../../core/lib/mod.ts'
+import { ApiError, type Clock, type Log } from '../../../core/mod.ts'
 import { type Fetch } from '../../http/fetch.ts'
 import { readAtMost } from '../../http/read_body.ts'
 import { bearer } from './image_provider.ts'

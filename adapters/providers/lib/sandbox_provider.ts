@@ -1,6 +1,6 @@
 /** Shared by sandbox vendors with a client library: how its errors are read, and its deadlines. */
-import { outages } from '../../../core/lib/outages.ts'
-import { type Clock, ApiError, type Log, rateLimited } from '../../../core/mod.ts'
+import { outages } from '../../../core/lib/mod.ts'
+import { ApiError, type Clock, type Log, rateLimited } from '../../../core/mod.ts'
 import { DEFAULT_RETRY_SECONDS } from '../../http/error_replies.ts'
 
 /** Largest stdout, and largest stderr, in characters; longer output is cut. */

@@ -1,5 +1,5 @@
 /** Shared by the video protocols: the operator's configuration, error replies, submitting a job and polling it. */
-import { isWebUrl } from '../../../core/lib/text.ts'
+import { isWebUrl } from '../../../core/lib/mod.ts'
 import { ApiError, type VideoState } from '../../../core/mod.ts'
 import { type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { type FetchMedia } from '../../http/media_download.ts'

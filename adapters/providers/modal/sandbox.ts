@@ -2,7 +2,7 @@
  * Sandboxes at Modal. Sources: modal@0.11.1 `dist/index.d.ts` (`SandboxCreateParams`, `SandboxExecParams`, `Sandbox`);
  * decision 80. Modal's library is the only way to its gRPC API; it is loaded for the first sandbox.
  */
-import { optional } from '../../../core/lib/optional.ts'
+import { optional } from '../../../core/lib/mod.ts'
 import type { Clock, Log, SandboxVendor } from '../../../core/mod.ts'
 import { asker, bounded, type ErrorMeaning, MAX_OUTPUT, nameOf } from '../lib/sandbox_provider.ts'
 

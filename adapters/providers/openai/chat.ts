@@ -3,7 +3,7 @@
  * the same path. Sources: openai@7.55.0 `resources/chat/completions`; decision 75.
  */
 import type { ChatOrder, ChatVendor, Fields, Json } from '../../../core/mod.ts'
-import { usageOf } from '../../../core/products/chat/formats/usage.ts'
+import { usageOf } from '../../../core/products/chat/mod.ts'
 import { asStream } from '../lib/chat/translation.ts'
 import { type ChatStyle, type ChatVendorConfig, chatHttp, writeChat } from '../lib/chat/provider.ts'
 import { chatErrorClassifier, contextError } from '../lib/chat/error_replies.ts'

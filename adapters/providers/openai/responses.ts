@@ -1,11 +1,15 @@
 /** The responses protocol: OpenAI, xAI, vLLM, Ollama. Sources: openai@7.55.0 `resources/responses`; decision 75. */
-import type { ChatOrder, ChatVendor, Fields, SseEvent, ChatFormat } from '../../../core/mod.ts'
-import { responseEvents } from '../../../core/products/chat/formats/responses/events.ts'
-import { chatFromResponsesReply, responseFailure } from '../../../core/products/chat/formats/responses/reply.ts'
-import { responsesFromChat } from '../../../core/products/chat/formats/responses/request.ts'
-import { liveSearch } from '../../../core/products/chat/formats/responses/search.ts'
-import { chatFromResponsesStream, responsesError } from '../../../core/products/chat/formats/responses/stream.ts'
-import { tryJson } from '../../../core/products/chat/formats/sse.ts'
+import type { ChatFormat, ChatOrder, ChatVendor, Fields, SseEvent } from '../../../core/mod.ts'
+import {
+  chatFromResponsesReply,
+  chatFromResponsesStream,
+  liveSearch,
+  responseEvents,
+  responseFailure,
+  responsesError,
+  responsesFromChat,
+  tryJson,
+} from '../../../core/products/chat/mod.ts'
 import type { ChatVendorConfig } from '../lib/chat/provider.ts'
 import { bearer, under } from '../lib/image_provider.ts'
 import { nativeFormat, renamedBy } from '../lib/chat/native_format.ts'

@@ -4,9 +4,8 @@
  * docs.vllm.ai/projects/vllm-omni, Videos API.
  */
 import { imageSize } from 'image-size'
-import { decodeDataUri } from '../../../core/lib/base64.ts'
+import { decodeDataUri, recognize } from '../../../core/lib/mod.ts'
 import type { VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
-import { recognize } from '../../../core/lib/image_bytes.ts'
 import { mediaFetcher } from '../../http/media_download.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'
 import { invalidImage } from '../../http/media_input.ts'

@@ -4,8 +4,8 @@
  * "API reference" and "TradingView charting" (Bearer keys, `/history` under `/v1/{channel}`); TradingView's UDF for the
  * shape of bars; decision 75 for errors.
  */
-import { scaled } from '../../../core/lib/decimal_json.ts'
-import type { Bar, Clock, Feed, Log, MarketVendor, Session, MarketKind, Spot } from '../../../core/mod.ts'
+import { scaled } from '../../../core/lib/mod.ts'
+import type { Bar, Clock, Feed, Log, MarketKind, MarketVendor, Session, Spot } from '../../../core/mod.ts'
 import type { Fetch } from '../../http/fetch.ts'
 import { marketHttp } from '../lib/market_http.ts'
 import { orAbort } from '../../http/or_abort.ts'

@@ -1,5 +1,5 @@
 /** 0x: swaps with a fee for the operator. */
-import { checksummed } from '../../../core/lib/checksum.ts'
+import { checksummed } from '../../../core/lib/mod.ts'
 import { key, needed, provider, RootUrl, setting } from '../manifest.ts'
 import { Type } from '@sinclair/typebox'
 import { zerox } from './swap.ts'

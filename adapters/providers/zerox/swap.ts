@@ -2,7 +2,7 @@
  * The 0x swap API v2. Sources: @0x/swap-ts-sdk@2.1.1 `__generated__/routers.d.ts` (names of errors, shapes), the route
  * table of the sources of decision 75. Key and version are sent as headers; none of the caller's headers are.
  */
-import { outages } from '../../../core/lib/outages.ts'
+import { outages } from '../../../core/lib/mod.ts'
 import {
   ApiError,
   type Clock,

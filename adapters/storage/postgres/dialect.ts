@@ -1,5 +1,5 @@
 /** SQL as Postgres spells it. Several replicas write at the same time, so what is changed is locked first. */
-import { usdc } from '../../../core/x402/money.ts'
+import { usdc } from '../../../core/x402/mod.ts'
 import type { Dialect } from '../sql/statement.ts'
 
 /** Postgres has no U+0000: it is stored as U+E000 0, and the private-use U+E000 as U+E000 1. */

@@ -1,6 +1,6 @@
 /** Interface of a SQL database to the verbs of the storage: reads and transactions, as lists of statements. */
 import type { NewCall } from '../../../core/ports/mod.ts'
-import type { RowPatch } from '../../../core/payment/ledger/mod.ts'
+import type { RowPatch } from '../../../core/payment/mod.ts'
 import type { Query, Statement, Values } from './statement.ts'
 import type { Statements } from './statements.ts'
 

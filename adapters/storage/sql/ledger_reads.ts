@@ -1,9 +1,7 @@
 /** Reads of a ledger for the operator. */
-import { unexpired } from '../../../core/payment/ledger/mod.ts'
-import { byTime, DAY_MS, HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
-import { summed, wholeDays } from '../../../core/payment/spend_report.ts'
+import { byTime, DAY_MS, HOUR_MS, summed, unexpired, wholeDays } from '../../../core/payment/mod.ts'
 import type { CallTotalsQuery, LedgerReads } from '../../../core/ports/mod.ts'
-import { type Usdc, usdc } from '../../../core/x402/money.ts'
+import { type Usdc, usdc } from '../../../core/x402/mod.ts'
 import { named, oldestFirst, tailOf } from '../named_calls.ts'
 import type { SqlReader } from './database.ts'
 import type { Query } from './statement.ts'

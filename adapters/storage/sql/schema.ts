@@ -2,12 +2,10 @@
  * The tables that every SQL database of Farebox has, in the order of their columns. Each database spells them in its
  * migrations, with its indexes; tests compare the two.
  */
-import type { BindingStatus } from '../../../core/payment/ledger/exposure.ts'
-import type { Row as CallRow } from '../../../core/payment/ledger/mod.ts'
+import type { BindingStatus, Row as CallRow } from '../../../core/payment/mod.ts'
 import type { Authorization, CallTotal, PaymentStatus, SettledBy, Usage, WorkStatus } from '../../../core/ports/mod.ts'
-import type { Json } from '../../../core/lib/json.ts'
-import type { Offer, Receipt } from '../../../core/x402/protocol.ts'
-import type { Usdc } from '../../../core/x402/money.ts'
+import type { Json } from '../../../core/lib/mod.ts'
+import type { Offer, Receipt, Usdc } from '../../../core/x402/mod.ts'
 
 /**
  * How a value is stored. amount: an exact integer of any size. json: text, because jsonb reorders keys and rejects

@@ -1,8 +1,6 @@
-import { SETTLED_CALLS } from '../../../core/payment/ledger/exposure.ts'
-import { ENTRY_FIELDS, type RowPatch } from '../../../core/payment/ledger/mod.ts'
-import { HOUR_MS } from '../../../core/payment/reports/call_totals.ts'
+import { ENTRY_FIELDS, HOUR_MS, type RowPatch, SETTLED_CALLS } from '../../../core/payment/mod.ts'
 import type { CallTotal } from '../../../core/ports/mod.ts'
-import type { Usdc } from '../../../core/x402/money.ts'
+import type { Usdc } from '../../../core/x402/mod.ts'
 import {
   authorizations,
   calls,

@@ -3,30 +3,31 @@
  * writes: one transaction. An authorization is locked by name before it is bound, a payer before the exposed calls are
  * summed, a call before it or its bindings change.
  */
-import { needsSettled, SETTLED_LOOKBACK_MS } from '../../../core/payment/ledger/exposure.ts'
 import {
   type AuthorizationBinding,
-  type Head,
-  type RowPatch,
-  UNCLAIMED,
-  type Write,
   decideClaim,
   decideFinish,
   decideOpen,
   decidePaid,
   decideRenewal,
   expiryAction,
+  type Head,
+  HOURS_RETENTION_MS,
   isArchivable,
   isFree,
   isUnfinished,
   mayLease,
   mayMove,
   mayMoveRecord,
+  needsSettled,
   patchOf,
+  type RowPatch,
+  SETTLED_LOOKBACK_MS,
   takePermits,
+  UNCLAIMED,
   unexpired,
-} from '../../../core/payment/ledger/mod.ts'
-import { HOURS_RETENTION_MS } from '../../../core/payment/reports/call_totals.ts'
+  type Write,
+} from '../../../core/payment/mod.ts'
 import type { Claim, NewCall, Opened, Recorded, Storage, StoredRecord } from '../../../core/ports/mod.ts'
 import { copied } from '../copied.ts'
 import { weightOf } from '../writer.ts'

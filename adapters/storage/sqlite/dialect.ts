@@ -1,5 +1,5 @@
 /** SQL as SQLite spells it. A write transaction locks the whole file, so rows need no locks. */
-import { usdc } from '../../../core/x402/money.ts'
+import { usdc } from '../../../core/x402/mod.ts'
 import type { Dialect } from '../sql/statement.ts'
 
 export const sqliteDialect: Dialect = {

@@ -3,8 +3,8 @@
  * behind, and every call that it opens would read them all. An entry holds every such call of its wallet, or there is
  * none. One that holds a settlement whose commit failed does no harm: it only makes the cap stricter for a minute.
  */
-import { boundedMap } from '../../../core/lib/bounded_map.ts'
-import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/ledger/exposure.ts'
+import { boundedMap } from '../../../core/lib/mod.ts'
+import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../core/payment/mod.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 
 type Wallet = Pick<Call, 'payer' | 'asset'>

@@ -1,4 +1,4 @@
-import type { RowPatch } from '../../../core/payment/ledger/mod.ts'
+import type { RowPatch } from '../../../core/payment/mod.ts'
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 import type { Settling } from '../sql/database.ts'
 import type { Values } from '../sql/statement.ts'

@@ -40,6 +40,21 @@ export const RESOLUTIONS = ['1', '5', '15', '60', '240', 'D', 'W', 'M'] as const
 
 export type Resolution = (typeof RESOLUTIONS)[number]
 
+const MINUTE = 60
+const DAY = 24 * 60 * MINUTE
+
+/** Length of a bar in seconds; the longest month for M. */
+export const BAR_SECONDS: Readonly<Record<Resolution, number>> = {
+  1: MINUTE,
+  5: 5 * MINUTE,
+  15: 15 * MINUTE,
+  60: 60 * MINUTE,
+  240: 240 * MINUTE,
+  D: DAY,
+  W: 7 * DAY,
+  M: 31 * DAY,
+}
+
 export type Session = 'pre' | 'post' | 'on'
 
 export type Lane = 'paid' | 'free'

@@ -78,18 +78,3 @@ export function stockMarket(market: unknown): MarketRow | undefined {
 }
 
 export const isResolution = (value: unknown): value is Resolution => RESOLUTIONS.includes(value as Resolution)
-
-const MINUTE = 60
-const DAY = 24 * 60 * MINUTE
-
-/** Length of a bar in seconds; the longest month for M. */
-export const BAR_SECONDS: Readonly<Record<Resolution, number>> = {
-  1: MINUTE,
-  5: 5 * MINUTE,
-  15: 15 * MINUTE,
-  60: 60 * MINUTE,
-  240: 240 * MINUTE,
-  D: DAY,
-  W: 7 * DAY,
-  M: 31 * DAY,
-}

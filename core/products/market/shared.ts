@@ -1,6 +1,6 @@
 /** Shared by all market endpoints: parsing requests, finding the symbol, calling the vendor, and the replies. */
 import { type Static, Type } from '@sinclair/typebox'
-import { BAR_SECONDS, isResolution, type MarketRow } from './catalog.ts'
+import { isResolution, type MarketRow } from './catalog.ts'
 import type { Reply } from '../../http/reply.ts'
 import { exact, exactJson } from '../../lib/decimal_json.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -8,6 +8,7 @@ import { clip } from '../../lib/text.ts'
 import type { Json } from '../../lib/json.ts'
 import type { Log } from '../../ports/mod.ts'
 import {
+  BAR_SECONDS,
   type CachedData,
   type Bar,
   type Feed,

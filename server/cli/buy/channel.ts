@@ -2,8 +2,8 @@
 import type { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { createPublicClient, erc20Abi, http, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { optional } from '../../../core/lib/optional.ts'
-import { decodeObject } from '../../../core/x402/protocol.ts'
+import { optional } from '../../../core/lib/mod.ts'
+import { decodeObject } from '../../../core/x402/mod.ts'
 import { type ChannelConfig, channelFile, channelsWith, type ChannelFile } from './channel_files.ts'
 import {
   BUY_COMMAND,

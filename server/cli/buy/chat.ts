@@ -1,5 +1,5 @@
 /** Buys a chat answer: prints it as it streams, then its token usage and the payment. */
-import { eventSplitter } from '../../../core/lib/event_splitter.ts'
+import { eventSplitter } from '../../../core/lib/mod.ts'
 import {
   BuyError,
   createPaymentClient,

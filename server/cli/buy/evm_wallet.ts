@@ -1,7 +1,7 @@
 /** A wallet of an EVM chain. Loaded when there is something to sign. */
 import { createPublicClient, erc20Abi, http, parseAbi, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { optional } from '../../../core/lib/optional.ts'
+import { optional } from '../../../core/lib/mod.ts'
 import { MARGIN_S } from '../../wiring/spending.ts'
 import { BUY_COMMAND, type Wallet, type WalletOptions } from './wallet.ts'
 

@@ -1,6 +1,6 @@
 /** A wallet of Solana. Loaded when there is something to sign. */
 import { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } from '@solana/kit'
-import { optional } from '../../../core/lib/optional.ts'
+import { optional } from '../../../core/lib/mod.ts'
 import { BUY_COMMAND, type Wallet, type WalletOptions } from './wallet.ts'
 
 export async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {

@@ -4,8 +4,8 @@
  */
 import { CommandError } from '../command.ts'
 import type { ChannelOptions, channelWallet } from './channel.ts'
-import { optional } from '../../../core/lib/optional.ts'
-import { print, usdc } from '../../../core/x402/money.ts'
+import { optional } from '../../../core/lib/mod.ts'
+import { print, usdc } from '../../../core/x402/mod.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import type { Signature } from '../../wiring/spending.ts'

@@ -3,7 +3,7 @@
  * (genesis, mint), with a fee payer, a seller with a token account, and a funded buyer. All of it is test money under
  * keys that anybody can derive, and ends with the process.
  */
-import { optional } from '../../../core/lib/optional.ts'
+import { optional } from '../../../core/lib/mod.ts'
 import { createHash } from 'node:crypto'
 import { createKeyPairSignerFromPrivateKeyBytes, getBase58Decoder } from '@solana/kit'
 import type { Clock } from '../../../core/mod.ts'

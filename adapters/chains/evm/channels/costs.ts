@@ -2,7 +2,7 @@
  * Gas that the gateway pays for channels, at the current price, and the budget of one wallet. The contract takes no
  * fee, so deposits have a least amount, and purchases come before refunds (decision 142).
  */
-import { boundedMap } from '../../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../../core/lib/mod.ts'
 import { priceOfGas } from '../gas.ts'
 
 export type CostsConfig = {

@@ -2,7 +2,7 @@
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { type Hex, lower, word } from '../../hex.ts'
-import { boundedMap } from '../../../../core/lib/bounded_map.ts'
+import { boundedMap } from '../../../../core/lib/mod.ts'
 import { domainSeparator } from '../../eip3009.ts'
 import { BATCH_SETTLEMENT } from '../../lib/x402_contracts.ts'
 

@@ -1,21 +1,19 @@
 /** The scheme `batch-settlement`: one deposit, then a signed voucher for each call, and claims of many at once. */
-import { checksummed } from '../../../../core/lib/checksum.ts'
+import { checksummed } from '../../../../core/lib/mod.ts'
 import type {
   DrawDown,
   Fate,
-  Securing,
   Identity,
   Refunding,
   RefundOptions,
   Refused,
+  Securing,
   Settlement,
   SettleOptions,
   Unavailable,
   Verdict,
 } from '../../../../core/ports/mod.ts'
-import { parseAtomic, usdc } from '../../../../core/x402/money.ts'
-import type { Terms } from '../../../../core/x402/offer.ts'
-import type { Offer, Payment, Receipt } from '../../../../core/x402/protocol.ts'
+import { type Offer, parseAtomic, type Payment, type Receipt, type Terms, usdc } from '../../../../core/x402/mod.ts'
 import { domainSeparator, receiveDigestOf, recoverSigner } from '../../eip3009.ts'
 import { ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
 import type { CheckSignature } from '../identity.ts'

@@ -5,7 +5,7 @@
  */
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { PaymentCode, Refunding, RefundOptions, Refused, Unavailable } from '../../../../core/ports/mod.ts'
-import type { Receipt } from '../../../../core/x402/protocol.ts'
+import type { Receipt } from '../../../../core/x402/mod.ts'
 import { type Hex, numberIn, hexOf } from '../../hex.ts'
 import type { Rpc } from '../../json_rpc.ts'
 import { unavailable } from '../../results.ts'

@@ -2,12 +2,9 @@
  * State of a channel: one record each, changed only by compare and set. It is the only proof of what was charged since
  * the last claim.
  */
-import { checksummed } from '../../../../core/lib/checksum.ts'
-import type { Json } from '../../../../core/lib/json.ts'
-import { sharedBy } from '../../../../core/lib/per_process.ts'
+import { boundedMap, checksummed, type Json, sharedBy } from '../../../../core/lib/mod.ts'
 import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../hex.ts'
-import { boundedMap } from '../../../../core/lib/bounded_map.ts'
 import type { ChannelConfig } from './digests.ts'
 
 /** State of a channel on chain. Amounts are in base units. */

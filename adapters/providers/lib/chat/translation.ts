@@ -1,15 +1,15 @@
 /** Translates vendors' streams to chat chunks as they arrive, and whole replies to streams. */
 import {
+  ApiError,
   type ChatAnswer,
   type ChatStream,
   type Clock,
-  ApiError,
   type Fields,
   type Rewriter,
   type SseEvent,
 } from '../../../../core/mod.ts'
-import { eventSplitter } from '../../../../core/lib/event_splitter.ts'
-import { parseEvent, sseJson, tryJson } from '../../../../core/products/chat/formats/sse.ts'
+import { eventSplitter } from '../../../../core/lib/mod.ts'
+import { parseEvent, sseJson, tryJson } from '../../../../core/products/chat/mod.ts'
 import type { VendorHttp } from '../../../http/fetch.ts'
 import { type ErrorClassifier, type ErrorReply, errorReplyIn } from '../../../http/error_replies.ts'
 

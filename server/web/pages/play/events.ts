@@ -1,5 +1,5 @@
 /** A chat answer as it is streamed: its text, and the comments in which the receipt comes. */
-import { eventSplitter } from '../../../../core/lib/event_splitter.ts'
+import { eventSplitter } from '../../../../core/lib/mod.ts'
 
 export type Streamed = {
   readonly text: string

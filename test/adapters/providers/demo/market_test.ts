@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
-import { BAR_SECONDS, openMarkets, stockMarket } from '../../../../core/products/market/catalog.ts'
+import { BAR_SECONDS } from '../../../../core/ports/mod.ts'
+import { openMarkets, stockMarket } from '../../../../core/products/market/catalog.ts'
 import type { Feed, MarketVendor, MarketKind } from '../../../../core/mod.ts'
 import { RESOLUTIONS, STOCK_MARKETS } from '../../../../core/ports/vendors/market.ts'
 import { brokenMarketVendors, plainMarket } from '../../../conformance/broken_markets.ts'
