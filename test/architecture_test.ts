@@ -168,13 +168,33 @@ test('a payment method knows no other one, but for the shared files of chains an
   expect(strays(chains, isAllowed)).toEqual([])
 })
 
+/** The journal of a local wallet is a file of SQLite, and no storage of a gateway. */
+const JOURNAL: Readonly<Record<string, string>> = {
+  'server/buyer/journal.ts': 'adapters/storage/sqlite/driver.ts',
+}
+
 test('only wiring names concrete adapters; configuration and devnet read what they state of themselves', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))
   const isAllowed = (target: string, { path }: Source): boolean =>
     !target.startsWith('adapters/') ||
     isFacts(target) ||
+    JOURNAL[path] === target ||
     (/^server\/(config|devnet)\//.test(path) && STATEMENTS.includes(target))
   expect(strays(others, isAllowed)).toEqual([])
+})
+
+test('the buying side is a client of the protocol: it imports nothing of the engine', () => {
+  const isAllowed = (target: string, { path }: Source): boolean => {
+    if (!/^(core|adapters|server)\//.test(target)) return true
+    if (target.startsWith('server/proxy/')) return path.startsWith('server/proxy/')
+    return /^(server\/buyer|core\/lib|core\/x402)\//.test(target) || isFacts(target) || JOURNAL[path] === target
+  }
+  expect(
+    strays(
+      sources.filter(({ path }) => /^server\/(buyer|proxy)\//.test(path)),
+      isAllowed,
+    ),
+  ).toEqual([])
 })
 
 describe('the layout of core, type imports included', () => {

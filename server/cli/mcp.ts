@@ -1,11 +1,11 @@
 /** `farebox mcp`: the tools of a gateway over standard input and output, paid by a local wallet within caps. */
 import { homedir } from 'node:os'
-import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 import { optional } from '../../core/lib/mod.ts'
 import { mcpServer } from '../mcp/mod.ts'
-import { capOf, payingApi, type Wallet } from '../mcp/paying_api.ts'
-import { spendingIn } from '../wiring/spending.ts'
+import { capOf } from '../buyer/budget.ts'
+import { journalPath, openJournal } from '../buyer/journal.ts'
+import { payingApi, type Wallet } from '../mcp/paying_api.ts'
 import { type Operations, operationsOf } from '../mcp/tools.ts'
 import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
@@ -21,7 +21,8 @@ Options:
   --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
   --max-per-call  highest price of one call, in USDC (default: 0.10)
   --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
-  --spending      file that has what was spent today (default: ~/.farebox/mcp_spending.db)
+  --spending      file that has what was spent today (default: ~/.farebox/spending.db,
+                  which farebox proxy shares)
   --rpc           URL of a node of the chain: what it says was never spent, and cannot be any longer, no longer counts
 
 Environment:
@@ -49,7 +50,7 @@ export const command: Command = {
       perCall: amount('--max-per-call', values['max-per-call'] ?? '0.10'),
       perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
     }
-    const path = values.spending ?? join(io.env.HOME ?? homedir(), '.farebox/mcp_spending.db')
+    const path = values.spending ?? journalPath(io.env.HOME ?? homedir())
     const document = async (): Promise<Operations> => {
       const reply = await fetch(`${url}/openapi.json`).catch(() => undefined)
       if (!reply?.ok) throw new CommandError(`Cannot read ${url}/openapi.json. Is a gateway running there?`)
@@ -59,7 +60,7 @@ export const command: Command = {
     const wallets = new Map<string, Promise<Wallet>>()
     const send = payingApi({
       caps,
-      spending: spendingIn(path, Date.now),
+      journal: openJournal(path, Date.now),
       wallet(offer: Offer) {
         const wallet =
           wallets.get(offer.network) ??

@@ -1,31 +1,24 @@
 /** The HTTP API of a gateway, paid by a local wallet within caps. Above them a person is asked, or it is refused. */
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { fieldsOf } from '../../core/lib/mod.ts'
-import { dollars, roundUp, type Usdc, usdc } from '../../core/mod.ts'
+import { usdc } from '../../core/mod.ts'
+import { type Caps, inUsdc, MAX_VALIDITY_S, reserve } from '../buyer/budget.ts'
+import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
 import { BuyError, type Offer, type openWallet } from '../cli/buy/wallet.ts'
-import type { Reservation, Signature, Spending } from '../wiring/spending.ts'
-
-export type Caps = {
-  /** The highest price of one call; undefined for none. */
-  readonly perCall: Usdc | undefined
-  readonly perDay: Usdc | undefined
-}
 
 /** Answers a 402; see `openWallet`. */
 export type Wallet = Awaited<ReturnType<typeof openWallet>>
 
 export type PayingOptions = {
   readonly caps: Caps
-  readonly spending: Spending
+  readonly journal: Journal
   wallet(offer: Offer): Promise<Wallet>
 }
 
 const PAYMENT = 'payment-signature'
-/** The longest time, in seconds, for which a signature may be valid: a seller can spend it until then. */
-const MAX_VALIDITY_S = 3_600
 
 /** Sends requests, and pays for those that ask for a payment. A job is polled with the payment that ordered it. */
-export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) {
+export function payingApi({ caps, journal, wallet: walletFor }: PayingOptions) {
   const ordered = new Map<string, string>()
 
   return async function send(request: Request, context: ServerContext): Promise<Response> {
@@ -41,10 +34,9 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
     if (!offer) return unpaid
     const price = usdc(BigInt(offer.amount))
     const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
-    if (!(validSeconds <= MAX_VALIDITY_S))
-      return refused(`The gateway asks for a signature that is valid for more than ${MAX_VALIDITY_S} seconds.`)
     const wallet = await walletFor(offer)
-    const reserved = await reserve({ price, validSeconds, wallet }, context)
+    const budget = { caps, journal, isApproved: (reason: string) => isApproved(reason, context) }
+    const reserved = await reserve(budget, { price, validSeconds, isUnspent: wallet.isUnspent })
     if (typeof reserved === 'string') return refused(reserved)
     return await buy(request, { demand: unpaid, offer, wallet, reserved })
   }
@@ -60,7 +52,7 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
     let isSent = false
     const check = (payment: string) => {
       const signature = signatureOf(payment, offer)
-      if (signature) spending.signed(reserved, signature)
+      if (signature) journal.signed(reserved, signature)
       isSent = true
     }
     try {
@@ -68,7 +60,7 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
       if (reply.status === 202 && payment !== null) await remember(reply.clone(), payment)
       return reply
     } finally {
-      if (!isSent) spending.release(reserved)
+      if (!isSent) journal.release(reserved)
     }
   }
 
@@ -76,35 +68,7 @@ export function payingApi({ caps, spending, wallet: walletFor }: PayingOptions) 
     const { poll_url } = (await reply.json()) as { poll_url?: string }
     if (poll_url !== undefined) ordered.set(new URL(poll_url, reply.url || 'http://gateway').pathname, payment)
   }
-
-  /** Notes the price as spent. Resolves with the reason when it is above a cap and nobody has approved it. */
-  async function reserve(
-    { price, validSeconds, wallet }: Reserving,
-    context: ServerContext,
-  ): Promise<Reservation | string> {
-    if (caps.perCall !== undefined && price > caps.perCall) {
-      const reason = `The price is ${inUsdc(price)} USDC, above the cap of ${inUsdc(caps.perCall)} USDC per call.`
-      if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-call.`
-    }
-    const within = () => spending.reserve(price, { cap: caps.perDay, validSeconds })
-    const reserved = within()
-    if ('day' in reserved) return reserved
-    await reclaim(wallet)
-    const again = within()
-    if ('day' in again) return again
-    const reason = `The price is ${inUsdc(price)} USDC, and ${inUsdc(again.left)} USDC are left of today's cap.`
-    if (!(await isApproved(reason, context))) return `${reason} Raise it with --max-per-day.`
-    return spending.reserve(price, { cap: undefined, validSeconds }) as Reservation
-  }
-
-  /** Takes back what the chain says was never spent, and cannot be any longer. */
-  async function reclaim({ isUnspent }: Wallet): Promise<void> {
-    for (const { reservation, signature } of spending.ended())
-      if (await isUnspent?.(signature).catch(() => false)) spending.release(reservation)
-  }
 }
-
-type Reserving = { readonly price: Usdc; readonly validSeconds: number; readonly wallet: Wallet }
 
 /**
  * Returns the signature in a payment if a chain can tell whether it was spent. Throws BuyError where it is not for the
@@ -149,8 +113,3 @@ async function isApproved(reason: string, context: ServerContext): Promise<boole
 function refused(reason: string): Response {
   return Response.json({ error: 'Spending cap', message: `${reason} Nothing was paid.` }, { status: 403 })
 }
-
-const inUsdc = (amount: Usdc): string => (Number(amount) / 1e6).toFixed(6).replace(/\.?0+$/, '')
-
-/** US dollars as text, such as `0.10`, exactly. */
-export const capOf = (text: string): Usdc => roundUp(dollars(text))

@@ -56,12 +56,13 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
     ['renameSync(from, to)', 'to a name that is free'],
     ["for (const rest of ['', '-wal', '-shm', '-journal']) rmSync(path + rest", 'a copy under a temporary name'],
   ],
-  'server/wiring/spending.ts': [
+  'server/buyer/journal.ts': [
     ['DELETE FROM signatures WHERE id', 'a signature of the buying side that the chain shows can never be spent'],
     ['DELETE FROM signatures WHERE day', 'signatures of an earlier day that have ended'],
+    ['renameSync(former, path)', 'to a name that is free'],
   ],
   'server/cli/backup.ts': [['cpSync(from, to, {', 'media that exist stay as they are']],
-  'server/cli/buy/channel_files.ts': [
+  'server/buyer/channel_files.ts': [
     ['renameSync(`${path}.new`, path)', 'the newer state of one channel'],
     ['rmSync(path, { force: true })', 'a channel of the buyer that is closed and paid out'],
   ],

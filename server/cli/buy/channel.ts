@@ -4,7 +4,7 @@ import { createPublicClient, erc20Abi, http, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { optional } from '../../../core/lib/mod.ts'
 import { decodeObject } from '../../../core/x402/mod.ts'
-import { type ChannelConfig, channelFile, channelsWith, type ChannelFile } from './channel_files.ts'
+import { type ChannelConfig, channelFile, channelsWith, type ChannelFile } from '../../buyer/channel_files.ts'
 import {
   BUY_COMMAND,
   BuyError,

@@ -8,7 +8,7 @@ import { optional } from '../../../core/lib/mod.ts'
 import { print, usdc } from '../../../core/x402/mod.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
-import type { Signature } from '../../wiring/spending.ts'
+import type { Signature } from '../../buyer/journal.ts'
 
 /** An error whose message is printed to the user as it is, without a stack. */
 export class BuyError extends CommandError {}

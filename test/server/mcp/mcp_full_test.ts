@@ -85,7 +85,7 @@ describe('farebox mcp', () => {
     const bought = await client.callTool({ name: 'images.generations', arguments: FOX })
     expect(bought.content.map(({ type }) => type)).toEqual(['text', 'image', 'resource_link'])
     expect(bought.structuredContent.payment.status).toBe('settled')
-    const path = join(dir, '.farebox/mcp_spending.db')
+    const path = join(dir, '.farebox/spending.db')
     expect(new Database(path, { readonly: true }).query('SELECT micros FROM spending').values()).toEqual([[22_000]])
     expect(statSync(path).mode & 0o077).toBe(0)
   }, 60_000)

@@ -7,7 +7,7 @@ import { fieldsOf } from '../../../core/lib/json.ts'
 import { usdc } from '../../../core/mod.ts'
 import { type Offer, openWallet } from '../../../server/cli/buy/wallet.ts'
 import { payingApi } from '../../../server/mcp/paying_api.ts'
-import { spendingIn } from '../../../server/wiring/spending.ts'
+import { openJournal } from '../../../server/buyer/journal.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'farebox-paying-'))
 const OFFER: Offer = {
@@ -71,7 +71,7 @@ function open({ isUnspent = undefined as (() => Promise<boolean>) | undefined, n
   const origin = `http://127.0.0.1:${server.port}`
   const send = payingApi({
     caps: CAPS,
-    spending: spendingIn(join(dir, `${files++}.db`), now),
+    journal: openJournal(join(dir, `${files++}.db`), now),
     wallet: async (offer) => ({ ...(await openWallet({ origin, key: KEY }, offer)), isUnspent }),
   })
   const buy = () => send(new Request(`${origin}/api/v1/x`, { method: 'POST', body: '{}' }), NOBODY)
