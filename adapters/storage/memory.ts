@@ -53,7 +53,6 @@ import {
 } from '../../core/ports/mod.ts'
 import { type Usdc, usdc } from '../../core/x402/mod.ts'
 import { copied } from './copied.ts'
-import { memoryManifest } from './memory_manifest.ts'
 
 type Bound = AuthorizationBinding & { readonly authorization: Authorization | null }
 
@@ -193,8 +192,6 @@ export function memoryStorage(): Storage {
   }
 
   return {
-    isShared: memoryManifest.isShared,
-
     async openCall(call, authorization, at) {
       const { payer, asset } = call
       const seen = {

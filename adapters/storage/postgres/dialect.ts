@@ -7,6 +7,7 @@ const written = (text: string) => text.replaceAll('\uE000', '\uE0001').replaceAl
 const read = (text: string) => text.replaceAll('\uE0000', '\0').replaceAll('\uE0001', '\uE000')
 
 export const postgresDialect: Dialect = {
+  isShared: true,
   placeholder: (position) => `$${position}`,
   encode(value) {
     if (typeof value === 'string') return written(value)

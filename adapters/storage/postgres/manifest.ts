@@ -1,4 +1,5 @@
 import type { StorageManifest } from '../manifest.ts'
+import { postgresDialect } from './dialect.ts'
 
 /** Seconds between two clocks that are worth a warning, and that stop sales. */
 const SKEW = { warning: 1, wrong: 5 } as const
@@ -9,7 +10,7 @@ export const postgresManifest: StorageManifest = {
   schemes: ['postgres://', 'postgresql://'],
   pattern: 'postgres(ql)?://.+',
   usage: 'postgres://…',
-  isShared: true,
+  isShared: postgresDialect.isShared,
   capabilities: { isDurable: true, hasBackups: false, hasDevnet: false },
   async open(url) {
     const storage = (await import('./mod.ts')).postgresStorage(url)

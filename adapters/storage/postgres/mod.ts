@@ -2,8 +2,8 @@ import type { Storage } from '../../../core/ports/mod.ts'
 import { present, type SqlDatabase } from '../sql/database.ts'
 import type { Query } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
+import { postgresDialect } from './dialect.ts'
 import { connections, type Limits, type Send } from './connections.ts'
-import { postgresManifest } from './manifest.ts'
 import { ask, patchOf } from './statements.ts'
 
 /** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
@@ -47,7 +47,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
   }
 
   return {
-    isShared: postgresManifest.isShared,
+    isShared: postgresDialect.isShared,
     ...sqlStorage(sql),
     ready,
     refusal,

@@ -19,6 +19,8 @@ export type Query<Row = unknown> = readonly [statement: Statement<Row>, values: 
 
 /** How a database spells what is not the same everywhere. */
 export type Dialect = {
+  /** Whether several processes may use one database at the same time. */
+  readonly isShared: boolean
   /** The parameter at this position, which counts from 1. */
   placeholder(position: number): string
   /** A parameter as the driver takes it. JSON is text already. */

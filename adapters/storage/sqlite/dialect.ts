@@ -3,6 +3,7 @@ import { usdc } from '../../../core/x402/mod.ts'
 import type { Dialect } from '../sql/statement.ts'
 
 export const sqliteDialect: Dialect = {
+  isShared: false,
   placeholder: () => '?',
   encode(value) {
     if (typeof value === 'bigint') return value.toString()

@@ -1,5 +1,6 @@
 import { unwritable } from '../unwritable.ts'
 import type { StorageManifest } from '../manifest.ts'
+import { sqliteDialect } from './dialect.ts'
 import { holdAlone } from './hold.ts'
 
 const MEMORY = ':memory:'
@@ -16,7 +17,7 @@ export const sqliteManifest: StorageManifest = {
   schemes: ['sqlite:'],
   pattern: 'sqlite:.+',
   usage: 'sqlite:FILE',
-  isShared: false,
+  isShared: sqliteDialect.isShared,
   capabilities: { isDurable: true, hasBackups: true, hasDevnet: true },
   pathOf,
   hold: (url) => (pathOf(url) === MEMORY ? { release() {} } : holdAlone(pathOf(url))),

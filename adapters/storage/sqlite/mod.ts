@@ -4,11 +4,11 @@ import type { Migration } from '../migration.ts'
 import type { SqlDatabase } from '../sql/database.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { writer } from '../writer.ts'
+import { sqliteDialect } from './dialect.ts'
 import { backupSqlite } from './backup.ts'
 import { openDriver, type SqliteDriver } from './driver.ts'
 import { flusherOf, hasWriteAheadLog } from './flusher.ts'
 import { createPrivately, formatFile, holdAlone } from './hold.ts'
-import { sqliteManifest } from './manifest.ts'
 import { migrate, migrations } from './migrations.ts'
 import { settlements } from './settlements.ts'
 import { requireSound, requireWritable, wordsOf } from './soundness.ts'
@@ -78,7 +78,7 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
   const verbs = sqlStorage(sql)
 
   return {
-    isShared: sqliteManifest.isShared,
+    isShared: sqliteDialect.isShared,
     ...verbs,
 
     failure() {
