@@ -3,6 +3,7 @@ import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { migrate, migrations, readingProblem } from './migrations.ts'
 import type { Migration } from '../migration.ts'
+import { tables } from '../sql/schema.ts'
 import type { Statement, Values } from '../sql/statement.ts'
 
 export type Limits = {
@@ -39,6 +40,9 @@ type Step<Seen, Answer> = {
 /** The first pause between retries, in milliseconds. Each pause is twice as long as the one before. */
 const PAUSE_MS = 50
 
+/** After so many writes of this process the tables are checked, and again each time the writes have doubled. */
+const FIRST_CHECK = 250
+
 /**
  * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
  * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
@@ -63,6 +67,8 @@ export function connections(
   pool.on('connect', (client) => void client.on('error', () => {}))
   const running = new Set<Promise<void>>()
   const inTurn = turns(3 * timeoutMs)
+  let writes = 0
+  let nextCheck = FIRST_CHECK
   let migrated: Promise<void> | undefined
   let isClosed = false
   /** Why nothing is read or written any more: a newer version has changed the schema since the start. */
@@ -140,6 +146,26 @@ export function connections(
     })
   }
 
+  /**
+   * Analyzes the tables that have outgrown what the planner knows of them, so that all sessions plan again. Planned
+   * over empty tables, the statements that open a call read every settled call there is: until the first autoanalyze,
+   * and for ever where autovacuum is off. Nothing is wrong without it, only slower, so its errors are not told.
+   */
+  async function analyze(): Promise<void> {
+    const analyzed = use(async (client) => {
+      const { rows } = await runText(client, OUTGROWN)
+      const names = (rows as { name: string }[]).map(({ name }) => name)
+      if (names.length > 0) await runText(client, `ANALYZE ${names.join(', ')}`)
+    })
+    await analyzed.catch(() => {})
+  }
+
+  function countWrite(): void {
+    if (++writes < nextCheck) return
+    nextCheck *= 2
+    void tracked(analyze)
+  }
+
   function tracked<Answer>(work: () => Promise<Answer>): Promise<Answer> {
     if (isClosed) return Promise.reject(new Error('the storage is closed'))
     const answer = work()
@@ -156,7 +182,10 @@ export function connections(
     ready: () => tracked(() => withRetries(waitMs, ready)),
     read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
     write: <Seen, Answer>(step: Step<Seen, Answer>) =>
-      tracked(() => inTurn(step.turn, () => withRetries(waitMs, () => write(step)))),
+      tracked(() => {
+        countWrite()
+        return inTurn(step.turn, () => withRetries(waitMs, () => write(step)))
+      }),
     /** Rejects when the schema takes a newer Farebox than this one. */
     checkSchema: () =>
       tracked(async () => {
@@ -221,6 +250,11 @@ function beginText(locks: readonly string[]): string {
   const locked = taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''
   return `BEGIN ISOLATION LEVEL READ COMMITTED${locked}; ${MIN_READER}`
 }
+
+/** Tables never analyzed, or twice as large as when they were. Sizes are asked, as the counts of rows come late. */
+const OUTGROWN = `SELECT oid::regclass::text AS name FROM pg_class
+  WHERE oid = ANY (ARRAY[${tables.map(({ name }) => `to_regclass('${name}')`)}]::oid[])
+    AND (reltuples < 1 OR pg_relation_size(oid) > 2 * relpages * current_setting('block_size')::bigint)`
 
 /** How many migrations a process must know to use the database. */
 const MIN_READER = 'SELECT max(min_reader) AS reader FROM migrations'

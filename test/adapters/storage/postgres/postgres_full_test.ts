@@ -588,3 +588,35 @@ test('the Postgres tables are those of schema.ts, and have the indexes of the SQ
 })
 
 const TYPES = { text: 'text', integer: 'bigint', amount: 'numeric(78,0)', json: 'text', flag: 'boolean' }
+
+// ── plans ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+test('postgres storage: on a fresh database without autovacuum an open does not read every settled call', async () => {
+  const subject = await postgres({ connections: 1 })
+  const storage = await subject.open()
+  await storage.ready()
+  for (const { name } of tables) await server.run(subject.url, `ALTER TABLE ${name} SET (autovacuum_enabled = false)`)
+  const calls = 800
+  for (let n = 0; n < calls; n++) {
+    const [id, payer] = [`call ${n}`, `0x${n % 200}`]
+    const key = { ...signed(id), payer }
+    const times = { now: T + n, until: T + n + 9 }
+    const cap = { observed: usdc(10n ** 12n), asOf: times.now, newWallets: { paid: usdc(1n), isFull: false } }
+    await storage.openCall(newCall(id, { payer }), key, { ...times, cap })
+    const claim = await storage.claimSettlement(id, key, { ...times, result: { result: 1, expiresAt: T + 10 ** 9 } })
+    const receipt = { transaction: `0x${n}`, network: 'eip155:8453', payer, amount: '5' }
+    const paid = { kind: 'paid' as const, receipt }
+    await storage.finishSettlement(id, claim.kind === 'yours' ? claim.token : 0, paid, { now: times.now })
+  }
+  await subject.close()
+  // A session publishes what it counted when it ends.
+  const sessions = `SELECT 1 FROM pg_stat_activity WHERE application_name = 'farebox' AND datname = current_database()`
+  while ((await server.run(subject.url, sessions)).length > 0);
+  const [read] = await server.run(
+    subject.url,
+    `SELECT sum(idx_tup_read)::int AS rows FROM pg_stat_user_indexes
+     WHERE schemaname = current_schema() AND relname = 'calls'`,
+  )
+  // Each of two statements would read about 320,000.
+  expect(Number(read?.rows)).toBeLessThan(50 * calls)
+}, 300_000)
