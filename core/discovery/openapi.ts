@@ -162,14 +162,17 @@ function quoteOperation(endpoint: Sold, operationContext: OperationContext): Fie
 }
 
 function operation(endpoint: Endpoint, method: string, operationContext: OperationContext): Fields {
-  const { name, summary, description, tag, aliases = [] } = endpoint
+  const { name, summary, description, tag, variantOf, aliases = [] } = endpoint
+  const isTwin = method !== endpoint.method
+  const original = isTwin ? name : variantOf
   const also = aliases.length > 0 ? `Also at ${aliases.join(', ')}.` : undefined
   const words = [description, also].filter((text) => text !== undefined).join(' ')
   return {
-    operationId: `${method === endpoint.method ? name : `${name}.${method.toLowerCase()}`}${operationContext.suffix}`,
+    operationId: `${isTwin ? `${name}.${method.toLowerCase()}` : name}${operationContext.suffix}`,
     summary,
     ...(words !== '' && { description: words }),
     tags: [tag],
+    ...(original !== undefined && { 'x-variant-of': original }),
     ...(isSold(endpoint) && !isFree(operationContext.trial)
       ? {
           'x-payment-info': {

@@ -30,6 +30,8 @@ export type Common = {
   readonly summary: string
   readonly description?: string
   readonly tag: string
+  /** Name of the endpoint that sells the same in another format. A list of tools has that one alone. */
+  readonly variantOf?: string
   /** Its own error codes, for the documents; those that follow from its kind, error format and input are added. */
   readonly errors?: readonly ApiErrorCode[]
   /**

@@ -6,7 +6,7 @@ import { mcpServer } from '../mcp/mod.ts'
 import { capOf } from '../buyer/budget.ts'
 import { journalPath, openJournal } from '../buyer/journal.ts'
 import { payingApi, type Wallet } from '../mcp/paying_api.ts'
-import { type Operations, operationsOf } from '../mcp/tools.ts'
+import { type Operations, operationsOf, selectedTools, unknownTool } from '../mcp/tools.ts'
 import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
 
@@ -14,11 +14,12 @@ const HELP = `Serves what a gateway sells as MCP tools on standard input and out
 agent. It pays from a local wallet, within a cap for each call and for each day. What is above a cap is asked of
 you where the client can ask, and refused otherwise.
 
-Usage: farebox mcp [--url URL] [--max-per-call USDC] [--max-per-day USDC] [--spending FILE]
-                   [--rpc URL]
+Usage: farebox mcp [--url URL] [--tools WORDS] [--max-per-call USDC] [--max-per-day USDC]
+                   [--spending FILE] [--rpc URL]
 
 Options:
   --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --tools         only these, such as chat,images: names of tools, or their first words (default: all)
   --max-per-call  highest price of one call, in USDC (default: 0.10)
   --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
   --spending      file that has what was spent today (default: ~/.farebox/spending.db,
@@ -41,7 +42,7 @@ export const command: Command = {
   summary: 'serve a gateway as MCP tools, paid by a local wallet within caps',
   help: HELP,
   async run(args, io) {
-    const options = { url: text, 'max-per-call': text, 'max-per-day': text, spending: text, rpc: text }
+    const options = { url: text, tools: text, 'max-per-call': text, 'max-per-day': text, spending: text, rpc: text }
     const { values } = readOptions(args, options, 0)
     const url = (values.url ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
     if (!/^https?:\/\//.test(url) || !URL.canParse(url))
@@ -51,12 +52,20 @@ export const command: Command = {
       perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
     }
     const path = values.spending ?? journalPath(io.env.HOME ?? homedir())
+    const words = values.tools?.split(',').map((word) => word.trim())
     const document = async (): Promise<Operations> => {
       const reply = await fetch(`${url}/openapi.json`).catch(() => undefined)
       if (!reply?.ok) throw new CommandError(`Cannot read ${url}/openapi.json. Is a gateway running there?`)
       return await operationsOf(await reply.json())
     }
-    let known = await document()
+    const selected = (all: Operations) => (words === undefined ? all : selectedTools(all, words))
+    const first = await document()
+    const unknown = words && unknownTool(first, words)
+    if (unknown)
+      throw new UsageError(
+        `--tools: no tool is called ${JSON.stringify(unknown.word)}; there are ${unknown.known.join(', ')}`,
+      )
+    let known = selected(first)
     const wallets = new Map<string, Promise<Wallet>>()
     const send = payingApi({
       caps,
@@ -73,7 +82,7 @@ export const command: Command = {
     const sdk = await optional('@modelcontextprotocol/server', need, () => import('@modelcontextprotocol/server'))
     const { serveStdio } = await import('@modelcontextprotocol/server/stdio')
     const operations = async (isFresh: boolean) => {
-      if (isFresh) known = await document()
+      if (isFresh) known = selected(await document())
       return known
     }
     serveStdio(() => mcpServer(sdk, { version: manifest.version, origin: url, operations, send: explained(send) }))

@@ -6,8 +6,9 @@ import type { ServerContext } from '@modelcontextprotocol/server'
 import { fieldsOf, optional } from '../../core/lib/mod.ts'
 import { type Caller, free, type Gateway, json, type Reply } from '../../core/mod.ts'
 import { isLoopback } from '../config/mod.ts'
+import { listRequest, toolLists } from './lists.ts'
 import { type ReadMedia, resultOf } from './result.ts'
-import { type Operations, operationsOf } from './tools.ts'
+import { type Operations, operationsOf, toolName } from './tools.ts'
 
 export const MCP = '/mcp'
 /** Between two comments of a stream, in milliseconds: shorter than the idle timeout of any hop. */
@@ -42,7 +43,7 @@ export function mcpServer({ Server }: Sdk, { version, operations, send, origin }
   }))
   server.setRequestHandler('tools/call', async ({ params }, context) => {
     const known = await operations(false)
-    const operation = known.get(params.name)
+    const operation = known.get(toolName(params.name))
     if (!operation) return failure(`there is no tool ${params.name}; tools/list has their names`)
     let request: Request
     try {
@@ -107,6 +108,7 @@ export async function prepareMcp(): Promise<void> {
 /** Answers requests for `/mcp` of one gateway, under the limits of its HTTP API. */
 export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: string }): McpEndpoint {
   const operations = operationsIn(gateway)
+  const lists = toolLists()
 
   return async (request, caller) => {
     const stranger = foreignPage(request, caller.origin)
@@ -126,6 +128,18 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
     const message = await received.json()
     const refused = outOfBounds(message)
     if (refused) return refused
+    const respond = (sent: unknown) => handle(sent, { request, caller })
+    const list = listRequest(message, request.headers)
+    const { status, headers, body } = list
+      ? await lists(list, { tools: await operations(true), respond })
+      : await respond(message)
+    return { status, headers: Object.fromEntries(headers), body }
+  }
+
+  async function handle(
+    message: unknown,
+    { request, caller }: { readonly request: Request; readonly caller: McpCaller },
+  ): Promise<Response> {
     const loaded = await sdk()
     const { origin } = caller
     const send: Api['send'] = async (inner, _context, tool) => {
@@ -134,10 +148,9 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
       caller.called?.({ tool, status: reply.status, ms: performance.now() - startedAt })
       return reply
     }
-    const { status, headers, body } = await loaded
+    return await loaded
       .createMcpHandler(() => mcpServer(loaded, { version, origin, operations, send }), { keepAliveMs: HEARTBEAT_MS })
       .fetch(request, { parsedBody: message })
-    return { status, headers: Object.fromEntries(headers), body }
   }
 }
 

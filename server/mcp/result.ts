@@ -1,5 +1,5 @@
 /** The result of a tool from a reply of the HTTP API: payment demands, receipts, media and links, as x402 has them. */
-import { fieldsOf, isFields } from '../../core/lib/mod.ts'
+import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/server'
 
 /** Media up to this size in bytes, all together, are in the result; every file is linked. */
@@ -29,7 +29,8 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
   if (demand) {
     const fields = fieldsOf(body)
     const recovery = Object.fromEntries(RECOVERY.filter((name) => name in fields).map((name) => [name, fields[name]]))
-    const whole = { ...demand, ...(typeof fields.details === 'string' && { error: fields.details }), ...recovery }
+    const error = typeof fields.details === 'string' ? fields.details : demandText(demand)
+    const whole = { ...demand, ...(error !== undefined && { error }), ...recovery }
     return {
       isError: true,
       structuredContent: whole,
@@ -46,6 +47,17 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
     ...(isFields(visible) && { structuredContent: visible }),
     ...(meta && { _meta: meta }),
   }
+}
+
+/** Says a demand in words: a model that sees nothing else can tell a person what to do. */
+function demandText({ accepts }: Readonly<Record<string, unknown>>): string | undefined {
+  const [offer] = objectsOf(accepts)
+  if (!offer) return undefined
+  return (
+    `Payment required: ${offer.amount} base units of ${offer.asset} on ${offer.network} to ${offer.payTo}. ` +
+    'Nothing was charged. Sign one of accepts and call this tool again, with the same arguments and the payment in ' +
+    '_meta["x402/payment"]. Without a wallet, ask your user to connect one; farebox mcp pays from it within caps.'
+  )
 }
 
 /** Links to every file that the body names, and the files themselves while they are small. */

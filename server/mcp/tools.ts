@@ -25,33 +25,84 @@ export type ApiRequest = { readonly method: string; readonly path: string; reado
 export type Operation = { readonly tool: Tool; request(args: Readonly<Record<string, unknown>>): ApiRequest }
 
 /** Free operations that an agent needs in order to choose: what is for sale, and what becomes of a job. */
-const FREE = new Set(['models', 'audio.voices'])
+const MODELS = 'models'
+const FREE = new Set([MODELS, 'audio.voices'])
 
 export const COLLECT = 'collect_result'
 
 /** Tools by name. */
 export type Operations = ReadonlyMap<string, Operation>
 
+/** Letters of a name that some clients refuse: with a dot in one name they refuse every tool, or every request. */
+const NOT_IN_NAMES = /[^a-zA-Z0-9_-]/g
+const MAX_NAME = 64
+
+/** Name of the tool of an operation: `images_generations` of `images.generations`. */
+export const toolName = (operationId: string): string => operationId.replace(NOT_IN_NAMES, '_').slice(0, MAX_NAME)
+
 /**
- * Every paid operation of the document, the free ones that help to choose, and the tool that collects a job. Yields to
- * other requests after each: some have large schemas.
+ * One tool for each product of the document that is paid, the free ones that help to choose, and the tool that
+ * collects a job. The same in another format or by another method has none of its own. Yields to other requests after
+ * each: some have large schemas.
  */
 export async function operationsOf(document: unknown): Promise<Operations> {
   const { paths, components } = fieldsOf(document)
   const whole = withoutReferences({ components: fieldsOf(components) })
-  const found: Operation[] = []
-  for (const [path, methods] of Object.entries(fieldsOf(paths)))
-    for (const [method, value] of Object.entries(fieldsOf(methods))) {
-      const fields = fieldsOf(value)
-      const { operationId } = fields
-      const isPaid = isFields(fields['x-payment-info'])
-      if (typeof operationId !== 'string' || operationId.includes('.alias_')) continue
-      if (!isPaid && !FREE.has(operationId)) continue
-      found.push(operation({ path, method, fields, isPaid }, whole))
-      await new Promise<void>((resolve) => void setImmediate(resolve))
-    }
-  return new Map([...found, COLLECTING].map((each) => [each.tool.name, each]))
+  const found = new Map<string, Operation>()
+  for (const described of withoutVariants(fieldsOf(paths))) {
+    const name = unusedName(described.name, found)
+    found.set(name, operation({ ...described, name }, whole))
+    await new Promise<void>((resolve) => void setImmediate(resolve))
+  }
+  return found.set(COLLECT, COLLECTING)
 }
+
+/** The operations that become tools. A POST before the GET that sells the same: a body takes any argument. */
+function withoutVariants(paths: Readonly<Record<string, unknown>>): readonly Described[] {
+  const offered = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(fieldsOf(methods)).flatMap(([method, value]) => {
+      const fields = fieldsOf(value)
+      const isPaid = isFields(fields['x-payment-info'])
+      const name = String(fields.operationId)
+      if (fields['x-alias-of'] !== undefined || (!isPaid && !FREE.has(name))) return []
+      return [{ path, method, fields, isPaid, name }]
+    }),
+  )
+  const names = new Set(offered.map(({ name }) => name))
+  const originals = offered.filter(({ fields }) => !names.has(String(fields['x-variant-of'])))
+  return originals.map((original) => {
+    const isTwin = ({ path, method, fields }: Described) =>
+      path === original.path && method === 'post' && fields['x-variant-of'] === original.name
+    return { ...(offered.find(isTwin) ?? original), name: original.name }
+  })
+}
+
+function unusedName(operationId: string, taken: ReadonlyMap<string, unknown>): string {
+  const name = toolName(operationId)
+  for (let count = 1; ; count++) {
+    const suffix = count === 1 ? '' : `_${count}`
+    const tried = name.slice(0, MAX_NAME - suffix.length) + suffix
+    if (tried !== COLLECT && !taken.has(tried)) return tried
+  }
+}
+
+/**
+ * The tools with these names, or with these words before the first underscore, and those by which an agent chooses a
+ * model and collects a result.
+ */
+export function selectedTools(operations: Operations, words: readonly string[]): Operations {
+  const chosen = new Set([...words, MODELS, COLLECT])
+  return new Map([...operations].filter(([name]) => wordsOf(name).some((word) => chosen.has(word))))
+}
+
+/** The first of these words that selects no tool, and the words that would; undefined where each selects one. */
+export function unknownTool(operations: Operations, words: readonly string[]) {
+  const known = new Set([...operations.keys()].flatMap(wordsOf))
+  const word = words.find((each) => !known.has(each))
+  return word === undefined ? undefined : { word, known: [...known] }
+}
+
+const wordsOf = (name: string) => [name, name.split('_', 1)[0] ?? name]
 
 const COLLECTING: Operation = {
   tool: {
@@ -79,6 +130,7 @@ const COLLECTING: Operation = {
 }
 
 type Described = {
+  readonly name: string
   readonly path: string
   readonly method: string
   readonly fields: Readonly<Record<string, unknown>>
@@ -86,8 +138,8 @@ type Described = {
 }
 type Resolve = (schema: unknown) => Readonly<Record<string, unknown>>
 
-function operation({ path, method, fields, isPaid }: Described, resolve: Resolve): Operation {
-  const { operationId, summary, description, requestBody } = fields
+function operation({ name, path, method, fields, isPaid }: Described, resolve: Resolve): Operation {
+  const { summary, description, requestBody } = fields
   const parameters = objectsOf(fields.parameters)
     .map(resolve)
     .filter((parameter) => parameter.in === 'path' || parameter.in === 'query')
@@ -104,7 +156,7 @@ function operation({ path, method, fields, isPaid }: Described, resolve: Resolve
   ].filter((name, index, all) => name in properties && all.indexOf(name) === index)
   return {
     tool: {
-      name: String(operationId),
+      name,
       title: String(summary),
       description: [description ?? summary, isPaid ? priced(fieldsOf(fields['x-payment-info'])) : 'Free.'].join(' '),
       inputSchema: { type: 'object', properties, ...(required.length > 0 && { required }) },

@@ -102,6 +102,7 @@ const completions = streamed<ChatInput>({
 const byModel = streamed<ChatInput>({
   ...shared,
   name: 'chat.model',
+  variantOf: 'chat.completions',
   path: '/api/v1/chat/{model...}',
   summary: 'Converse with the model that the path names',
   description: 'The same as /api/v1/chat/completions, with the model in the path, its slash raw or as %2F.',

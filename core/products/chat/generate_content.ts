@@ -172,6 +172,7 @@ function anyRow(offering: Offering): ChatRow {
 const generate = streamed<ChatInput>({
   ...shared,
   name: 'generate_content',
+  variantOf: 'chat.completions',
   path: '/api/v1beta/models/{model...}:generateContent',
   aliases: ['/api/v1/models/{model...}:generateContent'],
   summary: 'Create an answer with the generateContent API',
@@ -182,6 +183,7 @@ const generate = streamed<ChatInput>({
 const generateStream = streamed<ChatInput>({
   ...shared,
   name: 'generate_content.stream',
+  variantOf: 'chat.completions',
   path: '/api/v1beta/models/{model...}:streamGenerateContent',
   aliases: ['/api/v1/models/{model...}:streamGenerateContent'],
   summary: 'Create an answer with the generateContent API, streamed',

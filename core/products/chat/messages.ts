@@ -72,6 +72,7 @@ const sample = (offering: Offering): Fields => ({
 
 const create = streamed<ChatInput>({
   name: 'messages',
+  variantOf: 'chat.completions',
   path: '/api/v1/messages',
   summary: 'Create an answer with the messages API',
   description:

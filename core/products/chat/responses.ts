@@ -84,6 +84,7 @@ function callOfResponse(id: string): { readonly callId: string; readonly key: st
 
 const create = streamed<ChatInput>({
   name: NAME,
+  variantOf: 'chat.completions',
   path: '/api/v1/responses',
   summary: 'Create an answer with the responses API',
   description: 'Stateless: earlier responses cannot be referenced, and `store` is false. Function tools only.',

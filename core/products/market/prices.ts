@@ -40,6 +40,8 @@ type Family = {
   readonly root: string
   readonly title: string
   readonly inPath?: TProperties
+  /** Family of which it is a part; see `variantOf` of an endpoint. */
+  readonly partOf?: string
   row(params: Params): MarketRow
 }
 
@@ -61,7 +63,13 @@ const open: readonly Family[] = openMarkets.map((row) => ({
 }))
 const equities: readonly Family[] = [
   { name: 'stocks', root: '/api/v1/stocks/{market}', title: 'equities', inPath: { market }, row: marketRow },
-  { name: 'usstock', root: '/api/v1/usstock', title: 'US equities', row: () => marketRow({ market: 'us' }) },
+  {
+    name: 'usstock',
+    root: '/api/v1/usstock',
+    title: 'US equities',
+    partOf: 'stocks',
+    row: () => marketRow({ market: 'us' }),
+  },
 ]
 
 /** In the examples: the market, where the path names one, and a time in autumn 2026. */
@@ -208,10 +216,11 @@ const common = {
 } as const
 const isServed: Paid['isAvailable'] = (_input, { vendors }) => vendors.market !== undefined
 
-function paidPrice({ name, root, title, inPath, row }: Family): Paid {
+function paidPrice({ name, root, title, inPath, partOf, row }: Family): Paid {
   return paid({
     ...common,
     name: `${name}.price`,
+    ...(partOf && { variantOf: `${partOf}.price` }),
     path: `${root}/price/{symbol}`,
     summary: `Latest price of ${title}`,
     input: Type.Object({ ...inPath, ...shared.spotInput.properties }) as typeof shared.spotInput,
@@ -240,10 +249,11 @@ function paidPrice({ name, root, title, inPath, row }: Family): Paid {
   })
 }
 
-function paidHistory({ name, root, title, inPath, row }: Family): Paid {
+function paidHistory({ name, root, title, inPath, partOf, row }: Family): Paid {
   return paid({
     ...common,
     name: `${name}.history`,
+    ...(partOf && { variantOf: `${partOf}.history` }),
     path: `${root}/history/{symbol}`,
     summary: `Bars of ${title}`,
     input: Type.Object({ ...inPath, ...shared.historyInput.properties }) as typeof shared.historyInput,

@@ -97,6 +97,7 @@ const PARTS_EXAMPLE = { model: DEFAULT_MODEL, content: [{ type: 'text', text: EX
 const parts = paid({
   ...videoEndpoint,
   name: 'videos',
+  variantOf: 'videos.generations',
   path: '/api/v1/videos',
   summary: 'Generate a video from content parts',
   description:

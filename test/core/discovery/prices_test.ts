@@ -10,7 +10,7 @@ import { pathOf, trialOf } from '../../../core/endpoint/samples.ts'
 import { catalog, dollars, endpoints } from '../../../core/mod.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import { changedMargin } from '../../../core/payment/control/margin.ts'
-import { operationsOf } from '../../../server/mcp/tools.ts'
+import { operationsOf, toolName } from '../../../server/mcp/tools.ts'
 import { embedded, kit, ORIGIN, read, testClock } from '../../kit.ts'
 import { scaled } from '../../scope.ts'
 
@@ -94,7 +94,10 @@ async function listed(at: Seller) {
           llms: llms.split('\n').some((line) => line.includes(`](${ORIGIN}${path})`) && line.endsWith(`${words}.`)),
           full: full.includes(`### ${methods[0]} ${path}\n`) && full.includes(`Price: ${words}.`),
           docs: docs.includes(price.mode === 'fixed' ? Number(price.amount).toString() : Number(price.min).toString()),
-          tool: tools.get(name)?.tool.description.includes(words.replace(' USDC', ' USD per call')),
+          // The same in another format has no tool of its own (contract 19.17).
+          tool:
+            operation?.['x-variant-of'] !== undefined ||
+            tools.get(toolName(name))?.tool.description.includes(words.replace(' USDC', ' USD per call')),
         }
         return [name, { price, listing, operation }]
       }),

@@ -64,14 +64,17 @@ function local(args: readonly string[], options: object = {}): Promise<Client> {
 test('over HTTP: the tools are listed, a demand is paid with what the client signs, and the picture is content', async () => {
   const client = await connected(new sdk.StreamableHTTPClientTransport(new URL(`${url}/mcp`)))
   const { tools } = await client.listTools()
-  expect(tools.map(({ name }) => name)).toContain('videos.generations')
-  const demand = await client.callTool({ name: 'images.generations', arguments: FOX })
+  expect(tools.map(({ name }) => name)).toContain('videos_generations')
+  for (const { name } of tools) expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/)
+  // A client hands all of them to its model in each request.
+  expect(JSON.stringify(tools).length).toBeLessThan(26_000)
+  const demand = await client.callTool({ name: 'images_generations', arguments: FOX })
   expect([demand.isError, demand.structuredContent.x402Version]).toEqual([true, 2])
   const { account } = await payerAt(url)
   const { accepts, resource } = demand.structuredContent
   const payment = await signOffer(account, { offer: accepts[0], resource })
   const bought = await client.callTool({
-    name: 'images.generations',
+    name: 'images_generations',
     arguments: FOX,
     _meta: { 'x402/payment': payment },
   })
@@ -82,7 +85,7 @@ test('over HTTP: the tools are listed, a demand is paid with what the client sig
 describe('farebox mcp', () => {
   test('pays from the wallet within its caps, and notes what it spent in a file of its owner alone', async () => {
     const client = await local([])
-    const bought = await client.callTool({ name: 'images.generations', arguments: FOX })
+    const bought = await client.callTool({ name: 'images_generations', arguments: FOX })
     expect(bought.content.map(({ type }) => type)).toEqual(['text', 'image', 'resource_link'])
     expect(bought.structuredContent.payment.status).toBe('settled')
     const path = join(dir, '.farebox/spending.db')
@@ -90,21 +93,27 @@ describe('farebox mcp', () => {
     expect(statSync(path).mode & 0o077).toBe(0)
   }, 60_000)
 
+  test('serves the tools that --tools names, and those to choose and collect by', async () => {
+    const { tools } = await (await local(['--tools', 'chat,images_generations'])).listTools()
+    const names = tools.map(({ name }) => name)
+    expect(names).toEqual(['images_generations', 'chat_completions', 'models', 'collect_result'])
+  }, 60_000)
+
   test('refuses what is above the cap of a call or of the day, in words, and pays nothing', async () => {
     const caps = ['--max-per-call', '0.03', '--max-per-day', '0.04', '--spending', join(dir, 'second.db')]
     const client = await local(caps)
-    const dear = await client.callTool({ name: 'images.generations', arguments: { ...FOX, n: 2 } })
+    const dear = await client.callTool({ name: 'images_generations', arguments: { ...FOX, n: 2 } })
     expect([dear.isError, dear.content[0]?.text]).toEqual([
       true,
       expect.stringContaining(
         'The price is 0.043 USDC, above the cap of 0.03 USDC per call. Raise it with --max-per-call.',
       ),
     ])
-    expect((await client.callTool({ name: 'images.generations', arguments: FOX })).isError).toBeUndefined()
-    const late = await client.callTool({ name: 'images.generations', arguments: FOX })
+    expect((await client.callTool({ name: 'images_generations', arguments: FOX })).isError).toBeUndefined()
+    const late = await client.callTool({ name: 'images_generations', arguments: FOX })
     expect(late.content[0]?.text).toContain("0.018 USDC are left of today's cap. Raise it with --max-per-day.")
     const again = await local(caps)
-    expect((await again.callTool({ name: 'images.generations', arguments: FOX })).isError).toBe(true)
+    expect((await again.callTool({ name: 'images_generations', arguments: FOX })).isError).toBe(true)
   }, 60_000)
 
   test('asks the person behind the client, where it can, and pays when they agree', async () => {
@@ -115,7 +124,7 @@ describe('farebox mcp', () => {
       questions.push(params.message)
       return { action: 'accept', content: { approve: true } }
     })
-    const bought = await client.callTool({ name: 'images.generations', arguments: FOX })
+    const bought = await client.callTool({ name: 'images_generations', arguments: FOX })
     expect(bought.structuredContent.payment.status).toBe('settled')
     expect(questions).toEqual(['The price is 0.022 USDC, above the cap of 0.01 USDC per call. Pay all the same?'])
   }, 60_000)

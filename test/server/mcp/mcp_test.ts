@@ -1,10 +1,11 @@
 /** Tools over HTTP, as JSON-RPC: what is listed, demanded, paid and returned. mcp_full_test.ts has the SDK's client. */
 import { describe, expect, test } from 'bun:test'
+import * as fc from 'fast-check'
 import { app } from '../../../server/app.ts'
 import type { AccessLine } from '../../../server/log.ts'
 import { mcpEndpoint, operationsIn, type ToolCall } from '../../../server/mcp/mod.ts'
-import { operationsOf } from '../../../server/mcp/tools.ts'
-import { kit, type KitOptions, ORIGIN } from '../../kit.ts'
+import { operationsOf, selectedTools, unknownTool } from '../../../server/mcp/tools.ts'
+import { embedded, kit, type KitOptions, ORIGIN, testClock } from '../../kit.ts'
 import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
 
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
@@ -43,19 +44,117 @@ describe('the tools', () => {
     const { send, gateway } = open()
     const { tools } = (await send('tools/list')).result
     const names = tools.map(({ name }: { name: string }) => name)
-    expect(names).toContain('images.generations')
-    expect(names).toContain('chat.completions')
-    expect(names).not.toContain('videos.generations')
-    const paid = gateway.offered().filter(({ kind }) => kind === 'sold')
-    for (const { name } of paid) expect(names).toContain(name)
-    for (const name of names) expect(name).toMatch(/^[A-Za-z0-9._-]{1,128}$/)
-    const image = tools.find(({ name }: { name: string }) => name === 'images.generations')
+    expect(names).toContain('images_generations')
+    expect(names).toContain('chat_completions')
+    expect(names).not.toContain('videos_generations')
+    const originals = gateway.offered().filter((endpoint) => endpoint.kind === 'sold' && !endpoint.variantOf)
+    for (const { name } of originals) expect(names).toContain(name.replaceAll('.', '_'))
+    for (const name of names) expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/)
+    const image = tools.find(({ name }: { name: string }) => name === 'images_generations')
     expect(image.description).toMatch(/Price: [\d.]+ to [\d.]+ USD per call/)
     expect(Object.keys(image.inputSchema.properties)).toContain('prompt')
     expect(image.outputSchema).toBeUndefined()
     expect(JSON.stringify(tools)).not.toContain('$ref')
-    const chat = tools.find(({ name }: { name: string }) => name === 'chat.completions')
+    const chat = tools.find(({ name }: { name: string }) => name === 'chat_completions')
     expect(Object.keys(chat.inputSchema.properties)).not.toContain('stream')
+  })
+
+  test('are one for each product: no other format, no other method and no alias (contract 19.17)', async () => {
+    const clock = testClock()
+    const { send } = open({ ports: { clock, vendors: embedded(clock) } })
+    const { tools } = (await send('tools/list')).result
+    const names = tools.map(({ name }: { name: string }) => name)
+    for (const other of ['chat_model', 'messages', 'responses', 'generate_content', 'videos', 'usstock_price'])
+      expect(names).not.toContain(other)
+    expect(names.filter((name: string) => /post|alias/.test(name))).toEqual([])
+    expect(names.filter((name: string) => /^(stocks|pm)/.test(name))).toEqual(['stocks_price', 'stocks_history', 'pm'])
+  })
+
+  test('are sold by POST where GET and POST sell the same, so that any argument arrives', async () => {
+    const price = { price: { mode: 'fixed', amount: '0.01', currency: 'USD' } }
+    const operations = await operationsOf({
+      paths: {
+        '/api/v1/pm/{path}': {
+          get: { operationId: 'pm', 'x-payment-info': price },
+          post: { operationId: 'pm.post', 'x-variant-of': 'pm', 'x-payment-info': price },
+        },
+        '/api/v1/other': { post: { operationId: 'other', 'x-variant-of': 'not here', 'x-payment-info': price } },
+      },
+    })
+    expect([...operations.keys()]).toEqual(['pm', 'other', 'collect_result'])
+    expect(operations.get('pm')?.request({ path: 'a', limit: 3 })).toEqual({
+      method: 'POST',
+      path: '/api/v1/pm/a',
+      body: '{"limit":3}',
+    })
+  })
+
+  test('have names that every client accepts, whatever an operation is called (contract 19.17)', async () => {
+    const price = { price: { mode: 'fixed', amount: '0.01', currency: 'USD' } }
+    await fc.assert(
+      fc.asyncProperty(fc.uniqueArray(fc.string({ minLength: 1, maxLength: 80 }), { maxLength: 8 }), async (ids) => {
+        const paths = Object.fromEntries(
+          ids.map((operationId, index) => [`/${index}`, { post: { operationId, 'x-payment-info': price } }]),
+        )
+        const names = [...(await operationsOf({ paths })).keys()]
+        expect(names.length).toBe(ids.length + 1)
+        for (const name of names) expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/)
+      }),
+      { numRuns: 50, examples: [[['a.b', 'a_b', 'a b', 'collect_result', 'x'.repeat(70), 'x'.repeat(80)]]] },
+    )
+  })
+
+  test('answer to the names with dots, as they were written before', async () => {
+    const { call } = open()
+    expect((await call('images.generations', FOX)).structuredContent.accepts).toBeArray()
+  })
+
+  test('may be chosen by name or by the first word of it', async () => {
+    const { gateway } = open()
+    const all = await operationsIn(gateway)(true)
+    const names = (words: string[]) => [...selectedTools(all, words).keys()]
+    expect(names(['images', 'chat_completions'])).toEqual([
+      ...[...all.keys()].filter((name) => name.startsWith('images_')),
+      'chat_completions',
+      'models',
+      'collect_result',
+    ])
+    // A product that goes off sale while a session runs takes its tools along, and nothing else.
+    expect(names(['pictures', 'audio'])).toEqual(names(['audio']))
+    expect(unknownTool(all, ['images', 'pictures'])).toMatchObject({
+      word: 'pictures',
+      known: expect.arrayContaining(['images']),
+    })
+    expect(unknownTool(all, ['images'])).toBeUndefined()
+  })
+
+  test('are sent again as they were, with the id of the request, until they change', async () => {
+    const { endpoint } = open()
+    const sent = async (id: unknown, params: object = {}, headers: Record<string, string> = {}) => {
+      const request = new Request(`${ORIGIN}/mcp`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...headers },
+        body: JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/list', params }),
+      })
+      const reply = await endpoint(request, { ip: '192.0.2.1', origin: ORIGIN })
+      const text = await new Response(reply.body as BodyInit).text()
+      return { status: reply.status, text: /^data: (.*)$/m.exec(text)?.[1] ?? text }
+    }
+    const meta = {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientInfo': { name: 'a client', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    }
+    const revision = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/list' }
+    const [first, second, named] = [await sent(7), await sent(7), await sent('id-of-the-request')]
+    expect(second).toEqual(first)
+    expect(JSON.parse(named.text)).toEqual({ ...JSON.parse(first.text), id: 'id-of-the-request' })
+    const [newer, again] = [await sent(1, { _meta: meta }, revision), await sent(2, { _meta: meta }, revision)]
+    expect(JSON.parse(newer.text).result.resultType).toBe('complete')
+    expect(JSON.parse(again.text)).toEqual({ ...JSON.parse(newer.text), id: 2 })
+    expect((await sent(3, { _meta: meta }, { ...revision, 'mcp-method': 'tools/call' })).status).toBe(400)
+    expect((await sent(4, { _meta: meta }, revision)).status).toBe(200)
+    for (const id of [null, {}, [], true]) expect((await sent(id)).text).not.toContain('images_generations')
   })
 
   test('place their arguments in path, query and body', async () => {
@@ -94,7 +193,7 @@ describe('the tools', () => {
 describe('a call', () => {
   test('without a payment is answered with the demand, three times the same, and nothing is made (contract 19.18)', async () => {
     const { call, vendor } = open()
-    const demand = await call('images.generations', FOX)
+    const demand = await call('images_generations', FOX)
     expect(demand.isError).toBe(true)
     expect(demand.structuredContent).toMatchObject({ x402Version: 2, accepts: [{ scheme: 'exact' }] })
     expect(JSON.parse(demand.content[0].text)).toEqual(demand.structuredContent)
@@ -102,11 +201,21 @@ describe('a call', () => {
     expect(vendor.jobs.length).toBe(0)
   })
 
+  test('without a payment is told the price, the payee and what to do (contract 19.18)', async () => {
+    const { call } = open()
+    const { error, accepts } = (await call('images_generations', FOX)).structuredContent
+    const [{ amount, asset, network, payTo }] = accepts
+    expect(error).toStartWith(
+      `Payment required: ${amount} base units of ${asset} on ${network} to ${payTo}. Nothing was charged.`,
+    )
+    expect(error).toContain('_meta["x402/payment"]')
+  })
+
   test('with a payment has the result, the picture and the receipt; the payment may be Base64', async () => {
     const { call, sign } = open()
     for (const spell of [(payment: unknown) => payment, (payment: unknown) => btoa(JSON.stringify(payment))]) {
-      const payment = sign(await call('images.generations', FOX))
-      const bought = await call('images.generations', FOX, spell(payment))
+      const payment = sign(await call('images_generations', FOX))
+      const bought = await call('images_generations', FOX, spell(payment))
       expect(bought.isError).toBeUndefined()
       expect(bought.structuredContent.payment.status).toBe('settled')
       expect(bought._meta['x402/payment-response']).toMatchObject({ success: true, transaction: expect.any(String) })
@@ -118,19 +227,19 @@ describe('a call', () => {
 
   test('with a payment that was used is refused with the reason, and a bad payment too', async () => {
     const { call, sign } = open()
-    const payment = sign(await call('images.generations', FOX))
-    await call('images.generations', FOX, payment)
-    const again = await call('images.generations', { ...FOX, prompt: 'another' }, payment)
+    const payment = sign(await call('images_generations', FOX))
+    await call('images_generations', FOX, payment)
+    const again = await call('images_generations', { ...FOX, prompt: 'another' }, payment)
     expect([again.isError, again.structuredContent.error]).toEqual([true, expect.stringContaining('already used')])
     const { code, job_id: id, poll_url: url } = again.structuredContent
     expect([code, url]).toEqual(['PAYMENT_REPLAY', `/api/v1/images/generations/${id}`])
-    const bad = await call('images.generations', FOX, 'nonsense')
+    const bad = await call('images_generations', FOX, 'nonsense')
     expect([bad.isError, bad.structuredContent.x402Version]).toEqual([true, 2])
   })
 
   test('with bad arguments is told what is wrong, and never a price', async () => {
     const { call } = open()
-    const refused = await call('images.generations', { model: 'vendor-a/image-1' })
+    const refused = await call('images_generations', { model: 'vendor-a/image-1' })
     expect([refused.isError, refused.structuredContent.accepts]).toEqual([true, undefined])
     expect(refused.content[0].text).toContain('prompt')
     expect((await call('no.such', {})).content[0].text).toContain('there is no tool no.such')
@@ -139,8 +248,8 @@ describe('a call', () => {
   test('that becomes a job is collected by its poll_url, and charged once (contract 19.19)', async () => {
     const { call, sign, clock, alice } = open({ inlineMs: 0 })
     const before = alice.balance()
-    const payment = sign(await call('images.generations', FOX))
-    const job = await call('images.generations', FOX, payment)
+    const payment = sign(await call('images_generations', FOX))
+    const job = await call('images_generations', FOX, payment)
     const { poll_url } = job.structuredContent
     await clock.settle()
     const done = await call('collect_result', { poll_url }, payment)
@@ -296,12 +405,12 @@ describe('the limits of /mcp are those of the HTTP API', () => {
       method: 'tools/call',
       params: { name, arguments: args },
     })
-    const body = JSON.stringify([message(1, 'images.generations', FOX), message(2, 'images.generations', {})])
+    const body = JSON.stringify([message(1, 'images_generations', FOX), message(2, 'images_generations', {})])
     const reply = await endpoint(post(body), { ...CALLER, called: (call) => void calls.push(call) })
     await new Response(reply.body as BodyInit).text()
     expect(calls.map(({ tool, status }) => [tool, status]).sort()).toEqual([
-      ['images.generations', 400],
-      ['images.generations', 402],
+      ['images_generations', 400],
+      ['images_generations', 402],
     ])
   })
 
@@ -346,13 +455,13 @@ describe('the app', () => {
   test('the access log has each call by its tool and its status, beside the request itself', async () => {
     lines.length = 0
     const elysia = app({ gateways: [{ gateway: kit().gateway, hosts: [] }], log })
-    const params = { name: 'images.generations', arguments: FOX }
+    const params = { name: 'images_generations', arguments: FOX }
     const reply = await elysia.fetch(post('ai.example', { jsonrpc: '2.0', id: 1, method: 'tools/call', params }))
     await reply.text()
     expect(lines.map(({ id, method, path, status, tool }) => [id, method, path, status, tool]).sort()).toEqual(
       [
         [reply.headers.get('x-request-id') ?? '', 'POST', '/mcp', 200, undefined],
-        [reply.headers.get('x-request-id') ?? '', 'POST', '/mcp', 402, 'images.generations'],
+        [reply.headers.get('x-request-id') ?? '', 'POST', '/mcp', 402, 'images_generations'],
       ].sort(),
     )
   })
