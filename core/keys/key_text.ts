@@ -3,8 +3,7 @@
  * of any wallet: the key that signs is derived from it.
  */
 
-/** `test` for keys of test networks, `live` for keys of real money. */
-export type KeyMode = 'test' | 'live'
+import type { KeyMode } from '../ports/mod.ts'
 
 /** What a text is: no key at all, a key that was mistyped, or a key. Whoever has the seed wipes it. */
 export type KeyText =

@@ -1,6 +1,7 @@
 /** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
 import { ApiError } from '../http/errors.ts'
-import { KEY_PREFIX, type KeyMode, readKey } from './key_text.ts'
+import type { KeyMode } from '../ports/mod.ts'
+import { KEY_PREFIX, readKey } from './key_text.ts'
 
 /** Headers in which clients send an API key; `Authorization` as a bearer token. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const

@@ -3,25 +3,9 @@ import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'
 import type { ChainFamily } from './chain_family.ts'
+import type { ChainKeys } from './chain_keys.ts'
+import type { PaymentCode, Refused, Unavailable, Securing, Refunding } from './chain_outcomes.ts'
 import type { RecordMove } from './storage/mod.ts'
-
-export type PaymentCode =
-  | 'PAYMENT_INVALID'
-  | 'PAYMENT_UNFUNDED'
-  | 'PAYMENT_REPLAY'
-  | 'PAYMENT_BLOCKHASH_STALE'
-  | 'PAYMENT_VERIFICATION_UNAVAILABLE'
-
-/** With `corrected`, the buyer can sign again from what the chain knows better than the buyer does. */
-export type Refused = { kind: 'refused'; code: PaymentCode; reason: string; corrected?: Corrected }
-
-/**
- * A corrected offer of the scheme that was signed. It comes first in the next 402, with `extra` beside its own; `error`
- * is the top-level `error` of that 402.
- */
-export type Corrected = { readonly extra: Readonly<Record<string, unknown>>; readonly error: string }
-
-export type Unavailable = { kind: 'unavailable'; reason: string }
 
 /**
  * `payer` is the wallet that has signed this payload. `fundedBy` names the balance that pays, when it is not the
@@ -66,14 +50,6 @@ export type Verdict =
  */
 export type DrawDown = { readonly spent: RecordMove; readonly receipt: Receipt; end(isStored: boolean): void }
 
-/** Outcome of a deposit that has to be made before the work. The buyer gets `extra`, whatever becomes of the call. */
-export type Securing =
-  | { kind: 'secured'; extra?: Readonly<Record<string, unknown>> }
-  | Refused
-  | Unavailable
-  /** It was sent, and may still be mined. The same payment asks for its outcome. */
-  | { kind: 'unknown'; reason: string }
-
 export type Settlement =
   | { kind: 'settled'; receipt: Receipt }
   /** This attempt sent nothing, or the authorization is dead. With a code, a fresh signature helps. */
@@ -89,17 +65,6 @@ export type Fate =
   | { kind: 'paid'; receipt: Receipt }
   | { kind: 'open' }
   | { kind: 'dead'; code?: PaymentCode }
-  | { kind: 'unknown'; reason: string }
-
-/**
- * Outcome of a refund. The receipt's `amount` is what was sent to the payer. `isRepeated`: an earlier request got the
- * same answer.
- */
-export type Refunding =
-  | { kind: 'refunded'; receipt: Receipt; isRepeated?: true }
-  | Refused
-  | Unavailable
-  /** It was sent, and may still be mined. The same request asks for its outcome. */
   | { kind: 'unknown'; reason: string }
 
 /**
@@ -204,4 +169,6 @@ export interface Chain {
    * Absent where nothing is deposited.
    */
   refund?(payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding>
+  /** Payments by API keys. Absent where keys are off. */
+  readonly apiKeys?: ChainKeys
 }

@@ -1,6 +1,6 @@
 /** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
-import type { PaymentCode } from './chain.ts'
+import type { PaymentCode } from './chain_outcomes.ts'
 import { observedCalls } from './call_events.ts'
 import type { Storage, Usage } from './storage/mod.ts'
 

@@ -9,6 +9,8 @@ import type { Vendors } from './vendors/mod.ts'
 
 export type * from './chain.ts'
 export { addressIn, type ChainFamily, familyOf, type NetworkFacts } from './chain_family.ts'
+export type * from './chain_keys.ts'
+export type * from './chain_outcomes.ts'
 export type * from './log.ts'
 export { isObjectKey } from './objects.ts'
 export type * from './objects.ts'

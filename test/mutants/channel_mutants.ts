@@ -101,8 +101,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
       [
         'a refund is sent while a call of the channel is open',
-        `if (await at.isFree(key)) return await`,
-        `return await`,
+        `if (!hasReserved(state, now) && (await at.isFree(key))) return await`,
+        `if (!hasReserved(state, now)) return await`,
       ],
       [
         'a refund sends what is charged',
@@ -151,9 +151,29 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
+    of(`${CHANNELS}/state.ts`, `${TESTS}/withdrawn_test.ts`, `${TESTS}/claims_test.ts`),
+    [['money that is being withdrawn pays', `? balance - withdrawing : balance`, `? balance : balance`]],
+  ],
+  [
+    of(`${CHANNELS}/key_calls.ts`, `${TESTS}/key_calls_test.ts`),
+    [
+      [
+        'a call of a key is charged without a reservation',
+        `if (!isReserved(before, name, now)) return 'the`,
+        `if (false) return 'the`,
+      ],
+      ['open calls of a key reserve nothing', `state.charged - reserved(state, now) return`, `state.charged return`],
+      [
+        'a call of a key is charged twice',
+        `if (earlier !== undefined) return { kind: 'settled'`,
+        `if (false) return { kind: 'settled'`,
+      ],
+      ['a voucher of a key covers less than its charge', `if (needed <= state.ceiling) return state`, `return state`],
+    ],
+  ],
+  [
     of(`${CHANNELS}/mod.ts`, `${TESTS}/withdrawn_test.ts`, `${TESTS}/claims_test.ts`),
     [
-      ['money that is being withdrawn pays', `? balance - withdrawing : balance`, `? balance : balance`],
       [
         'a settlement that nobody waits for is charged',
         `if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' } const`,

@@ -29,6 +29,11 @@ import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
 import { channelCosts, COIN_PRICE } from './channels/costs.ts'
 import { channelDeposits } from './channels/deposits.ts'
+import { keyCalls } from './channels/key_calls.ts'
+import { keyedChannels } from './channels/keyed.ts'
+import { keyIndex } from './channels/key_index.ts'
+import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/key_recovery.ts'
+import { channelKeys } from './channels/keys.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
 import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
@@ -50,6 +55,8 @@ export type ChannelSettings = {
    * where gas is worth nothing, as on test networks. Deposits, refunds and claims have to be worth their gas by it.
    */
   readonly coinPrice?: number
+  /** Takes API keys, which pay from channels of their own. Default false. */
+  readonly apiKeys?: boolean
   /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000; unlimited at a coinPrice of 0. */
   readonly gasPerWallet?: bigint
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
@@ -101,6 +108,11 @@ export type EvmChain = Chain &
      * base units. Absent without the scheme `batch-settlement`.
      */
     claimChannels?(at: { now: number; above?: bigint }): Promise<{ readonly claimed: bigint }>
+    /**
+     * Finds the channels of API keys in the logs of the chain, after the loss of the database. Absent where keys are
+     * off. Rejects where the node does not answer.
+     */
+    recoverKeys?(at: KeyRecovering): Promise<KeysRecovered>
     /** Stops background work; pending settlements resolve with `unknown`. */
     close(): void
   }
@@ -161,7 +173,15 @@ export function evmChain(config: EvmConfig): EvmChain {
   )
   const schemes = config.schemes ?? ['exact']
   const channels = schemes.includes('batch-settlement')
-    ? channelsOf(config, { chainId, rpc, reads, relayer, checkSignature: identity.checkSignature, gasPrice: gas.price })
+    ? channelsOf(config, {
+        chainId,
+        rpc,
+        reads,
+        relayer,
+        checkSignature: identity.checkSignature,
+        gasPrice: gas.price,
+        relayerAddress: account.address,
+      })
     : undefined
   const extra = { name: domain.name, version: domain.version }
   const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
@@ -366,6 +386,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     ...(channels && {
       refund: channels.refund,
       claimChannels: ({ now, above = 1n }) => channels.claimDue(now, above),
+      ...(channels.apiKeys && { apiKeys: channels.apiKeys, recoverKeys: channels.recoverKeys }),
     }),
     gas: gas.state,
     keyStatus: (key, now) =>
@@ -390,6 +411,7 @@ function channelsOf(
     relayer,
     checkSignature,
     gasPrice,
+    relayerAddress,
   }: {
     chainId: number
     rpc: Rpc
@@ -397,6 +419,7 @@ function channelsOf(
     relayer: Relayer
     checkSignature: CheckSignature
     gasPrice: () => bigint
+    relayerAddress: Hex
   },
 ) {
   const settings = config.channels
@@ -420,18 +443,30 @@ function channelsOf(
     // Gas that is worth nothing needs no budget unless one is set.
     gasPerWallet: settings.gasPerWallet ?? (coinPrice === 0 ? 10n ** 12n : 2_000_000n),
   })
-  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests }, shared)
+  const { storage } = settings
+  const calls = keyCalls({ storage, states, digests, reads }, shared)
+  const { hasReserved } = calls
+  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, hasReserved }, shared)
   const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
   const context = { reads, relayer, states, costs, deposits, refunds, checkSignature }
-  const channels = evmChannels(context, {
+  const byVoucher = evmChannels(context, {
     ...shared,
     chainId,
     domain,
     authorizer: lower(authorizer.address),
   })
+  const takesKeys = settings.apiKeys ?? false
+  const channels = keyedChannels({ channels: byVoucher, calls, states, digests, takesKeys })
+  const index = keyIndex(storage, { network, seller: lower(authorizer.address) })
+  const mode = evmFamily.networks[network]?.isTest ? 'test' : 'live'
+  const apiKeys = channelKeys({ ...context, rpc, index, calls, channels, digests }, { ...shared, mode })
   const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
   const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove, costOf })
-  return { ...channels, ...claims }
+  const recoverKeys = keyRecovery(
+    { rpc, states, index, calls, digests },
+    { asset, authorizer: lower(authorizer.address), relayer: lower(relayerAddress), logWindow: config.logWindow },
+  )
+  return { ...channels, ...claims, ...(takesKeys && { apiKeys, recoverKeys }) }
 }
 
 function lagSeconds(config: EvmConfig): number {

@@ -38,6 +38,7 @@ export const batchSettlementAbi = parseAbi([
   'function getVoucherDigest(bytes32 channelId, uint128 maxClaimableAmount) view returns (bytes32)',
   'function getRefundDigest(bytes32 channelId, uint256 nonce, uint128 amount) view returns (bytes32)',
   'function getClaimBatchDigest(VoucherClaim[] claims) view returns (bytes32)',
+  'event ChannelCreated(bytes32 indexed channelId, ChannelConfig config)',
   'event Deposited(bytes32 indexed channelId, address indexed sender, uint128 amount, uint128 newBalance)',
   'event Claimed(bytes32 indexed channelId, address indexed sender, uint128 claimAmount, uint128 newTotalClaimed)',
   'event Settled(address indexed receiver, address indexed token, address indexed sender, uint128 amount)',

@@ -6,6 +6,7 @@ import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
 import { channelCosts, type ChannelCosts, DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
+import { keyCalls } from '../../../adapters/chains/evm/channels/key_calls.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
 import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
@@ -180,7 +181,8 @@ function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
   const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs }
   const deposits = channelDeposits(shared, terms)
-  const refunds = channelRefunds(shared, { network: NETWORK, lagSeconds: LAG_SECONDS })
+  const { hasReserved } = keyCalls({ ...shared, storage }, terms)
+  const refunds = channelRefunds({ ...shared, hasReserved }, { network: NETWORK, lagSeconds: LAG_SECONDS })
   const channels = evmChannels({ ...shared, deposits, refunds }, terms)
   const chain: Chain = {
     families: [evmFamily],

@@ -13,7 +13,7 @@ import type {
   Unavailable,
   Verdict,
 } from '../../../../core/ports/mod.ts'
-import { type Offer, parseAtomic, type Payment, type Receipt, type Terms, usdc } from '../../../../core/x402/mod.ts'
+import { type Offer, type Payment, type Receipt, type Terms, usdc } from '../../../../core/x402/mod.ts'
 import { domainSeparator, receiveDigestOf, recoverSigner } from '../../eip3009.ts'
 import { ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
 import type { CheckSignature } from '../identity.ts'
@@ -25,6 +25,7 @@ import { type ChannelConfig, channelDigests } from './digests.ts'
 import {
   type Channeled,
   type Deposit,
+  dueOf,
   endOf,
   outOfStep,
   parseChanneled,
@@ -39,6 +40,8 @@ import {
   buyerOf,
   chargedState,
   channelStateOf,
+  claimableOf,
+  freshMsOf,
   type ChannelState,
   type ChannelStates,
   isRefunding,
@@ -82,7 +85,8 @@ export function evmChannels(
   const { network, asset, payTo, domain, lagSeconds } = config
   const digests = channelDigests(config.chainId)
   const separator = domainSeparator(domain, config.chainId, lower(asset))
-  const freshMs = Math.min(300_000, Math.max(30_000, (config.withdrawDelay * 1000) / 3))
+  const freshMs = freshMsOf(config.withdrawDelay)
+  const claimable = (mirror: Mirror, now: number) => claimableOf(mirror, { now, withdrawDelay: config.withdrawDelay })
   const unpriced: Terms = {
     scheme: 'batch-settlement',
     network,
@@ -221,12 +225,6 @@ export function evmChannels(
   }
 
   const isFresh = (state: ChannelState, now: number): boolean => now - state.syncedAt <= freshMs
-
-  /** Total that can be claimed. A withdrawal that may end before the next claims counts as paid back. */
-  function claimable({ balance, withdrawing, withdrawRequestedAt }: Mirror, now: number): bigint {
-    const end = (withdrawRequestedAt + config.withdrawDelay) * 1000
-    return withdrawing > 0n && now > end - freshMs ? balance - withdrawing : balance
-  }
 
   /** Brings the deposit of a payment on chain, before anything is worked on for it. */
   async function secure(payment: Payment, offer: Offer, at: CallOptions): Promise<Securing> {
@@ -369,7 +367,13 @@ export function evmChannels(
   }
 
   const isIdle = () => active === 0 && refunds.isIdle() && deposits.isIdle()
-  return { terms, identify, verify, secure, settle, drawDown, fate, refund, isIdle }
+  /** Whether both have signed: the payer the deposit, and the key of its channel the voucher. */
+  const wrongDepositing = async (
+    depositing: Pick<Channeled, 'channelId' | 'config' | 'ceiling' | 'signature'> & { readonly deposit: Deposit },
+    at: CallOptions,
+  ) => (await wrongSignature(depositing)) ?? (await wrongDeposit(depositing.config, depositing.deposit, at))
+
+  return { terms, identify, verify, secure, settle, drawDown, fate, refund, wrongDepositing, isIdle }
 }
 
 function spentVoucher(ceiling: bigint): Refused {
@@ -381,11 +385,4 @@ function notCovered(ceiling: bigint, { balance, withdrawing }: Mirror): Refused 
   const text = `voucher.maxClaimableAmount is ${ceiling}; the channel covers ${balance - withdrawing}, ${withdrawing} of it are being withdrawn: deposit more`
   return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
 }
-
-/** Amount that a purchase moves the channel by, at least one: a base that does not move would pay for two calls. */
-function dueOf(offer: Offer, charge: bigint | undefined): bigint {
-  const price = parseAtomic(offer.amount) ?? 0n
-  const due = charge ?? price
-  if (due < 1n) return 1n
-  return due > price ? price : due
-}
+export type EvmChannels = ReturnType<typeof evmChannels>

@@ -114,6 +114,19 @@ export function parseChanneled(payment: Payment, offer: Offer, digests: ChannelD
   }
 }
 
+/** A deposit without a purchase: its voucher, of zero, proves that its maker has the key. */
+export function parseDeposit(
+  payment: Payment,
+  offer: Offer,
+  digests: ChannelDigests,
+): (Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature'> & { readonly deposit: Deposit }) | Refused {
+  const common = parseCommon(payment, { offer, digests, shape: isDeposit })
+  if (common.kind === 'refused') return common
+  const { config, channelId, ceiling, signature } = common
+  const deposit = depositIn(payment.payload as Static<typeof DepositPayload>, digests)
+  return { config, channelId, ceiling, signature, deposit }
+}
+
 /** The same for a refund, whose voucher adds nothing to what was charged. */
 export function parseRefund(payment: Payment, offer: Offer, digests: ChannelDigests): RefundRequest | Refused {
   const common = parseCommon(payment, { offer, digests, shape: isRefund })
@@ -212,6 +225,14 @@ function wrongConfig(config: ChannelConfig, { payTo, asset, extra }: Offer): Ref
   if (config.payerAuthorizer !== ZERO) return undefined
   const text = 'channelConfig.payerAuthorizer is zero; it must be the address of the key that signs vouchers'
   return refusedChannel('PAYMENT_INVALID', 'voucher_signature', text)
+}
+
+/** Amount that a purchase moves the channel by, at least one: a base that does not move would pay for two calls. */
+export function dueOf(offer: Offer, charge: bigint | undefined): bigint {
+  const price = parseAtomic(offer.amount) ?? 0n
+  const due = charge ?? price
+  if (due < 1n) return 1n
+  return due > price ? price : due
 }
 
 /** `validBefore` in milliseconds, capped at what a Date can hold. */

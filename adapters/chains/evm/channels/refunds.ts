@@ -37,6 +37,8 @@ export type RefundsContext = {
   readonly costs: ChannelCosts
   readonly authorizer: Pick<PrivateKeyAccount, 'sign' | 'address'>
   readonly digests: ChannelDigests
+  /** Whether calls are open that the channel has reserved a part of its balance for. */
+  readonly hasReserved: (state: ChannelState, now: number) => boolean
 }
 
 /** Gas of a claim with a refund, and of its simulation. */
@@ -54,7 +56,7 @@ export const busy = (state: ChannelState, text = 'a refund of the channel is und
   refusedRefund('channel_busy', text, state)
 
 export function channelRefunds(
-  { rpc, reads, relayer, states, costs, authorizer, digests }: RefundsContext,
+  { rpc, reads, relayer, states, costs, authorizer, digests, hasReserved }: RefundsContext,
   { network, lagSeconds }: { readonly network: string; readonly lagSeconds: number },
 ) {
   /** The transactions of this process that are under way, by channel. */
@@ -79,7 +81,7 @@ export function channelRefunds(
       if (refused) return refused
       const requested = { ...state, refund: requestedRefund(request, state, now) }
       if (!(await states.replace(before, requested, now))) continue
-      if (await at.isFree(key)) return await once(channelId, () => begin(requested, now))
+      if (!hasReserved(state, now) && (await at.isFree(key))) return await once(channelId, () => begin(requested, now))
       await drop(requested, now)
       return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
     }
@@ -139,7 +141,9 @@ export function channelRefunds(
     const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
     // A purchase that was charged meanwhile needs its money first.
     const sent = await move(requested, now, (state) =>
-      state.charged === requested.charged && state.balance >= requested.charged + BigInt(requested.refund.amount)
+      state.charged === requested.charged &&
+      state.balance >= requested.charged + BigInt(requested.refund.amount) &&
+      !hasReserved(state, now)
         ? { ...state, refund: noted }
         : undefined,
     )

@@ -61,8 +61,37 @@ export type ChannelState = Mirror & {
   readonly lostAt?: number
   /** Claims on chain that this record did not know, after the restore of an older backup. In base units. */
   readonly forgotten?: string
+  /** Open calls of an API key, by the name of the call (decision 151). */
+  readonly reserved?: Readonly<Record<string, CallReservation>>
+  /** The last calls that were charged out of a reservation, by name, and what each was charged. */
+  readonly charges?: Readonly<Record<string, string>>
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
+}
+
+/**
+ * A part of the balance that an open call may be charged. `isSigned`: its voucher cannot be signed when it is charged,
+ * so every voucher that is signed meanwhile covers it too.
+ */
+export type CallReservation = {
+  /** In base units. */
+  readonly amount: string
+  /** When it ends by itself, in milliseconds: its process was killed. */
+  readonly until: number
+  readonly isSigned?: true
+}
+
+/** How old the mirror of a channel may be, in milliseconds. */
+export const freshMsOf = (withdrawDelay: number): number =>
+  Math.min(300_000, Math.max(30_000, (withdrawDelay * 1000) / 3))
+
+/** Total that can be claimed. A withdrawal that may end before the next claims counts as paid back. */
+export function claimableOf(
+  { balance, withdrawing, withdrawRequestedAt }: Mirror,
+  { now, withdrawDelay }: { readonly now: number; readonly withdrawDelay: number },
+): bigint {
+  const end = (withdrawRequestedAt + withdrawDelay) * 1000
+  return withdrawing > 0n && now > end - freshMsOf(withdrawDelay) ? balance - withdrawing : balance
 }
 
 export const CHANNEL_KIND = 'channel'
@@ -181,9 +210,58 @@ export function chargedState(
   { due, ceiling, signature }: Pick<ChannelState, 'ceiling' | 'signature'> & { readonly due: bigint },
 ): ChannelState {
   const charged = state.charged + due
-  const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) >= charged)
-  const sorted = spent.toSorted((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1)).slice(-MAX_SPENT)
-  return { ...state, charged, ceiling, signature, spent: sorted, lastBase: String(state.charged) }
+  const spent = spentWith({ ...state, charged }, ceiling)
+  return { ...state, charged, ceiling, signature, spent, lastBase: String(state.charged) }
+}
+
+/** The ceilings that have paid, with one more. */
+function spentWith(state: ChannelState, ceiling: bigint): readonly string[] {
+  const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) >= state.charged)
+  return spent.toSorted((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1)).slice(-MAX_SPENT)
+}
+
+/** The channel with a newer voucher, which a claim may publish. */
+export function withCeiling(
+  state: ChannelState,
+  { ceiling, signature }: Pick<ChannelState, 'ceiling' | 'signature'>,
+): ChannelState {
+  return { ...state, ceiling, signature, spent: spentWith(state, ceiling) }
+}
+
+/** Sum of the reservations that have not ended. */
+export function reservedIn({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): bigint {
+  return Object.values(reserved).reduce((sum, { amount, until }) => (until > now ? sum + BigInt(amount) : sum), 0n)
+}
+
+/** The same of those that every voucher has to cover. */
+export function signedIn({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): bigint {
+  const signed = Object.entries(reserved).filter(([, { isSigned }]) => isSigned)
+  return reservedIn({ reserved: Object.fromEntries(signed) }, now)
+}
+
+/** The channel with a reservation, and without those that have ended. */
+export function withReservation(
+  state: ChannelState,
+  { name, reservation, now }: { readonly name: string; readonly reservation: CallReservation; readonly now: number },
+): ChannelState {
+  const open = Object.entries(state.reserved ?? {}).filter(([, { until }]) => until > now)
+  return { ...state, reserved: { ...Object.fromEntries(open), [name]: reservation } }
+}
+
+/** The channel without one reservation. */
+export function withoutReservation(state: ChannelState, name: string): ChannelState {
+  const { [name]: _, ...reserved } = state.reserved ?? {}
+  const { reserved: __, ...rest } = state
+  return Object.keys(reserved).length > 0 ? { ...rest, reserved } : rest
+}
+
+/** Charges that a channel remembers, so that a settlement which is asked for again is not made again. */
+const MAX_CHARGES = 64
+
+/** The channel that remembers what a call was charged. */
+export function withCharge(state: ChannelState, name: string, due: bigint): ChannelState {
+  const last = Object.entries(state.charges ?? {}).slice(1 - MAX_CHARGES)
+  return { ...state, charges: { ...Object.fromEntries(last), [name]: String(due) } }
 }
 
 /**
@@ -309,6 +387,8 @@ function decoded(stored: Json): ChannelState {
       | 'lastBase'
       | 'lostAt'
       | 'forgotten'
+      | 'reserved'
+      | 'charges'
       | 'syncedAt'
       | 'withdrawRequestedAt'
     >),

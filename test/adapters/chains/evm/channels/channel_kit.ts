@@ -3,7 +3,7 @@ import { signVoucher } from '@x402/evm/batch-settlement/client'
 import { type Hex, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
-import { type EvmChain, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
+import { type ChannelSettings, type EvmChain, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
 import { lower } from '../../../../../adapters/chains/hex.ts'
 import { BATCH_SETTLEMENT, ERC3009_COLLECTOR } from '../../../../../adapters/chains/lib/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
@@ -27,7 +27,7 @@ export function channelKit(node: () => World) {
   const at = () => ({ now: node().now(), signal: AbortSignal.timeout(20_000) })
 
   /** A seller with its own key and storage, and what it alerted. */
-  async function seller(storage = memoryStorage()) {
+  async function seller(storage = memoryStorage(), settings: Partial<ChannelSettings> = {}) {
     const [relayerKey, authorizerKey] = [node().key(), node().key()]
     await node().ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
     const payTo = privateKeyToAccount(node().key()).address
@@ -51,6 +51,7 @@ export function channelKit(node: () => World) {
           minDeposit: DEPOSIT,
           takeLease: (name, lease) => records.lease(name, 'worker', lease),
           alert: (message) => void alerts.push(message),
+          ...settings,
         },
       })
       const checked = await chain.check()
@@ -132,7 +133,7 @@ export function channelKit(node: () => World) {
   return { seller, buyer, sendAs, buy, at }
 }
 
-async function depositOf(account: PrivateKeyAccount, id: Hex, salt: Hex) {
+export async function depositOf(account: PrivateKeyAccount, id: Hex, salt: Hex) {
   const message = {
     from: account.address,
     to: ERC3009_COLLECTOR as Hex,

@@ -49,6 +49,7 @@ async function channel() {
   const refunds = channelRefunds(
     {
       costs: FREE,
+      hasReserved: () => false,
       rpc: { request: async () => ({ kind: 'result', value: '0x8' }) },
       reads: {
         async view(_, { direct }) {

@@ -8,6 +8,7 @@ import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
 import { type ChannelCosts, channelCosts } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
+import { keyCalls } from '../../../../../adapters/chains/evm/channels/key_calls.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
 import { evmIdentity } from '../../../../../adapters/chains/evm/identity.ts'
 import type { Reads } from '../../../../../adapters/chains/evm/reads.ts'
@@ -89,8 +90,10 @@ export function voucherChain(
   )
   const context = { reads, relayer, states, costs, checkSignature }
   const deposits = channelDeposits(context, { asset: ASSET, lagSeconds: 10 })
+  const times = { network: NETWORK, withdrawDelay: 900, lagSeconds: 10 }
+  const calls = keyCalls({ storage, states, digests, reads: reads as Pick<Reads, 'view'> }, times)
   const refunds = channelRefunds(
-    { ...context, rpc, authorizer: AUTHORIZER, digests },
+    { ...context, rpc, authorizer: AUTHORIZER, digests, hasReserved: calls.hasReserved },
     { network: NETWORK, lagSeconds: 10 },
   )
   const channels = evmChannels(
