@@ -218,7 +218,7 @@ describe('a name in the source', () => {
 const PLAIN = [
   ...['discovery', 'endpoint', 'http', 'lib', 'ports', 'products', 'x402'].map((room) => `core/${room}/`),
   ...['chains', 'http', 'objects', 'providers', 'storage'].map((room) => `adapters/${room}/`),
-  ...['cli', 'docs', 'mcp', 'operator', 'signals', 'web', 'wiring'].map((room) => `server/${room}/`),
+  ...['buyer', 'cli', 'docs', 'mcp', 'operator', 'proxy', 'signals', 'web', 'wiring'].map((room) => `server/${room}/`),
 ]
 /** An opening without a noun, and a negation that reads like a riddle: "is no amount" for "is not an amount". */
 const RIDDLES = [

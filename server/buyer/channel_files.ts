@@ -33,12 +33,12 @@ export function channelFile(directory: string, name: ChannelName) {
 }
 
 /** The channels that were opened with a gateway. */
-export function channelsWith(directory: string, origin: string): readonly ChannelFile[] {
-  return names(directory).flatMap((name) => {
-    const file = read(join(directory, name))
-    return file?.origin === origin ? [file] : []
-  })
-}
+export const channelsWith = (directory: string, origin: string): readonly ChannelFile[] =>
+  allChannels(directory).filter((file) => file.origin === origin)
+
+/** Every channel of this person, whichever wallet opened it. */
+export const allChannels = (directory: string): readonly ChannelFile[] =>
+  names(directory).flatMap((name) => read(join(directory, name)) ?? [])
 
 function names(directory: string): readonly string[] {
   try {

@@ -48,7 +48,7 @@ export type Journal = {
   ended(): readonly { readonly reservation: Reservation; readonly signature: Signature }[]
   /** Takes back what was noted for a signature that was never sent, or that can no longer be spent and was not. */
   release(reservation: Reservation): void
-  /** What counts against the cap of today. */
+  /** The total that counts against the cap of today. */
   today(): Usdc
   close(): void
 }
@@ -57,6 +57,9 @@ export type Journal = {
 const BUSY_MS = 2_000
 /** Clocks of chains and of this machine differ by less, in seconds. */
 export const MARGIN_S = 120
+
+/** The journal of test money: it does not use up the cap of real money. */
+export const testJournalPath = (home: string): string => join(home, '.farebox', 'test_spending.db')
 
 /** The journal of a person, which every command that pays shares. Takes over the one that `farebox mcp` had alone. */
 export function journalPath(home: string): string {

@@ -3,12 +3,12 @@ import { homedir } from 'node:os'
 import manifest from '../../package.json' with { type: 'json' }
 import { optional } from '../../core/lib/mod.ts'
 import { mcpServer } from '../mcp/mod.ts'
-import { capOf } from '../buyer/budget.ts'
 import { journalPath, openJournal } from '../buyer/journal.ts'
 import { payingApi, type Wallet } from '../mcp/paying_api.ts'
 import { type Operations, operationsOf, selectedTools, unknownTool } from '../mcp/tools.ts'
 import { BuyError, type Offer, openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
+import { microUsdc } from './lib/buyer_options.ts'
 
 const HELP = `Serves what a gateway sells as MCP tools on standard input and output, for a client such as an editor or an
 agent. It pays from a local wallet, within a cap for each call and for each day. What is above a cap is asked of
@@ -48,8 +48,8 @@ export const command: Command = {
     if (!/^https?:\/\//.test(url) || !URL.canParse(url))
       throw new UsageError(`--url must be an http or https URL, got ${JSON.stringify(url)}`)
     const caps = {
-      perCall: amount('--max-per-call', values['max-per-call'] ?? '0.10'),
-      perDay: amount('--max-per-day', values['max-per-day'] ?? '1'),
+      perCall: microUsdc('--max-per-call', values['max-per-call'] ?? '0.10'),
+      perDay: microUsdc('--max-per-day', values['max-per-day'] ?? '1'),
     }
     const path = values.spending ?? journalPath(io.env.HOME ?? homedir())
     const words = values.tools?.split(',').map((word) => word.trim())
@@ -101,9 +101,4 @@ function explained(send: ReturnType<typeof payingApi>): ReturnType<typeof paying
       return Response.json({ error: 'Cannot pay', message: error.message }, { status: 403 })
     }
   }
-}
-
-function amount(option: string, given: string) {
-  if (/^[0-9]{1,6}(\.[0-9]{1,6})?$/.test(given)) return capOf(given)
-  throw new UsageError(`${option} must be an amount in USDC such as 0.10, got ${JSON.stringify(given)}`)
 }

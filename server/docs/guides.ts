@@ -12,6 +12,7 @@ import gatewaysAndChains from './gateways_and_chains.md' with { type: 'text' }
 import mcp from './mcp.md' with { type: 'text' }
 import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
+import proxy from './proxy.md' with { type: 'text' }
 import quickstart from './quickstart.md' with { type: 'text' }
 import security from './security.md' with { type: 'text' }
 import sellYourApi from './sell_your_api.md' with { type: 'text' }
@@ -26,6 +27,7 @@ export const guides: Readonly<Record<string, string>> = {
   providers,
   gateways_and_chains: gatewaysAndChains,
   mcp,
+  proxy,
   operations,
   security,
   sell_your_api: sellYourApi,

@@ -1,9 +1,9 @@
 /** The HTTP API of a gateway, paid by a local wallet within caps. Above them a person is asked, or it is refused. */
 import type { ServerContext } from '@modelcontextprotocol/server'
-import { fieldsOf } from '../../core/lib/mod.ts'
 import { usdc } from '../../core/mod.ts'
-import { type Caps, inUsdc, MAX_VALIDITY_S, reserve } from '../buyer/budget.ts'
-import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
+import { type Caps, inUsdc, reserve } from '../buyer/budget.ts'
+import type { Journal, Reservation } from '../buyer/journal.ts'
+import { signatureOf } from '../buyer/signed_payment.ts'
 import { BuyError, type Offer, type openWallet } from '../cli/buy/wallet.ts'
 
 /** Answers a 402; see `openWallet`. */
@@ -51,7 +51,8 @@ export function payingApi({ caps, journal, wallet: walletFor }: PayingOptions) {
   ): Promise<Response> {
     let isSent = false
     const check = (payment: string) => {
-      const signature = signatureOf(payment, offer)
+      const signature = signatureOf(payment, { offer, now: Date.now() })
+      if (typeof signature === 'string') throw new BuyError(signature)
       if (signature) journal.signed(reserved, signature)
       isSent = true
     }
@@ -68,28 +69,6 @@ export function payingApi({ caps, journal, wallet: walletFor }: PayingOptions) {
     const { poll_url } = (await reply.json()) as { poll_url?: string }
     if (poll_url !== undefined) ordered.set(new URL(poll_url, reply.url || 'http://gateway').pathname, payment)
   }
-}
-
-/**
- * Returns the signature in a payment if a chain can tell whether it was spent. Throws BuyError where it is not for the
- * offer that was checked: the headers of a gateway may ask for something else than its body.
- */
-function signatureOf(payment: string, offer: Offer): Signature | undefined {
-  const { accepted, payload } = decodedPayment(payment)
-  for (const name of ['scheme', 'network', 'asset', 'amount', 'payTo', 'maxTimeoutSeconds'] as const)
-    if (accepted[name] !== offer[name]) throw new BuyError(`The gateway asks for two payments: their ${name} differs.`)
-  if (offer.scheme !== 'exact') throw new BuyError(`The gateway asks for a payment by ${offer.scheme}, not exact.`)
-  const { network, asset } = offer
-  const { from: payer, nonce, value, validBefore } = fieldsOf(payload.authorization)
-  if (payer === undefined) return undefined
-  const isBounded = String(value) === offer.amount && Number(validBefore) <= Date.now() / 1000 + MAX_VALIDITY_S
-  if (!isBounded) throw new BuyError('The wallet signed something else than the offer of the gateway.')
-  return { network, asset, payer: String(payer), nonce: String(nonce), validBefore: Number(validBefore) }
-}
-
-function decodedPayment(payment: string) {
-  const { accepted, payload } = fieldsOf(JSON.parse(Buffer.from(payment, 'base64').toString()))
-  return { accepted: fieldsOf(accepted), payload: fieldsOf(payload) }
 }
 
 /** Asks the person behind the client, where the client can. */

@@ -9,6 +9,7 @@ import { print, usdc } from '../../../core/x402/mod.ts'
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import type { Signature } from '../../buyer/journal.ts'
+import type { Offer } from '../../buyer/signed_payment.ts'
 
 /** An error whose message is printed to the user as it is, without a stack. */
 export class BuyError extends CommandError {}
@@ -31,15 +32,7 @@ export type PurchaseOptions = {
   /** Pays by a channel. */
   readonly channel?: ChannelOptions | undefined
 }
-export type Offer = {
-  readonly scheme: string
-  readonly amount: string
-  readonly asset: string
-  readonly network: string
-  readonly payTo: string
-  readonly maxTimeoutSeconds?: number
-  readonly extra?: Readonly<Record<string, unknown>>
-}
+export type { Offer }
 type Quote = { readonly accepts?: readonly Offer[]; readonly price: { readonly amount: string } }
 
 /** Sends a request without a payment. Throws BuyError when the gateway cannot be reached. */
@@ -225,7 +218,7 @@ export type WalletOptions = { readonly rpcUrl: string | undefined; readonly offe
 type ChannelLimits = ChannelOptions & { readonly maxDeposit: bigint | undefined }
 type ChannelWallet = Awaited<ReturnType<typeof channelWallet>>
 
-async function walletOf(
+export async function walletOf(
   key: string,
   { channel, origin, ...options }: WalletOptions & { readonly origin: string; readonly channel?: ChannelLimits },
 ): Promise<Wallet & Partial<Pick<ChannelWallet, 'channel'>>> {

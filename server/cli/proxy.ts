@@ -1,0 +1,229 @@
+/** `farebox proxy`: lets programs that have only a base URL and an API key buy from a seller, within caps. */
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { inUsdc } from '../buyer/budget.ts'
+import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
+import { type Money, readWallet, walletPath } from '../buyer/wallet_file.ts'
+import { listenLocally } from '../proxy/listen.ts'
+import { type PaidCall, proxy, type Signer } from '../proxy/mod.ts'
+import { payeeList, printable } from '../proxy/payees.ts'
+import { proxyToken, tokenPath } from '../proxy/token.ts'
+import { TOOL_LINES } from '../proxy/tool_lines.ts'
+import { findWallet, type Offer, walletOf } from './buy/wallet.ts'
+import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
+import { isLocal, microUsdc } from './lib/buyer_options.ts'
+
+const HELP = `Listens on this machine for programs that have a base URL and an API key field and no wallet: Claude Code,
+Codex, opencode, Gemini CLI, Cursor, the SDKs. It passes their requests on to a seller, pays what the seller asks from
+a local wallet, and passes answers and streams back as they arrive. What is above a cap is refused and costs nothing.
+
+Usage: farebox proxy [--to URL] [--port N] [--max-per-call USDC] [--max-per-day USDC] [--max-per-session USDC]
+                     [--models IDS] [--payees ADDRESSES] [--test] [--rpc URL] [--new-token]
+       farebox proxy env claude|codex|opencode|gemini|openai|anthropic [--port N] [--model ID]
+
+Options:
+  --to               base URL of the seller; /v1/... is appended (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --port             port on 127.0.0.1 (default: 8402)
+  --max-per-call     highest price of one call, in USDC (default: 0.10)
+  --max-per-day      most to spend between two midnights UTC, in USDC (default: 5); every farebox proxy and farebox
+                     mcp of this machine counts
+  --max-per-session  most to spend until this proxy ends, in USDC (default: no limit of its own)
+  --models           models that may be bought, separated by commas (default: any)
+  --payees           addresses that may be paid, separated by commas (default: each is asked of you once, on a
+                     terminal; without a terminal it is refused)
+  --test             pay with test money, from the test wallet, on test networks only; a devnet on this machine
+                     implies it
+  --rpc              URL of a node of the chain: what it says was never spent, and cannot be any longer, no longer
+                     counts; Solana needs it
+  --new-token        make a new token; programs with the former one are refused
+  --model            env: the model to set
+
+Environment:
+  FAREBOX_BUYER_KEY  private key of the wallet to pay from (default: the file of farebox wallet new)
+
+Examples:
+  farebox proxy --to https://ai.example.com --max-per-day 2
+  farebox proxy env claude --model vendor-g/chat-4`
+
+const text = { type: 'string' } as const
+const flag = { type: 'boolean' } as const
+const options = {
+  to: text,
+  port: text,
+  'max-per-call': text,
+  'max-per-day': text,
+  'max-per-session': text,
+  models: text,
+  payees: text,
+  test: flag,
+  rpc: text,
+  'new-token': flag,
+  model: text,
+}
+type Values = ReturnType<typeof readOptions<typeof options>>['values']
+
+export const command: Command = {
+  name: 'proxy',
+  summary: 'let programs with a base URL and a key field buy from a seller, within caps',
+  help: HELP,
+  async run(args, io) {
+    const { values, positionals } = readOptions(args, options, 2)
+    const [verb, tool] = positionals
+    if (verb === 'env') return printLines(io, { tool, values })
+    if (verb !== undefined) throw new UsageError(`proxy takes env, or nothing; not ${verb}`)
+    if (values.model !== undefined) throw new UsageError('--model goes with farebox proxy env')
+    await serve(io, values)
+    return undefined
+  },
+}
+
+const homeOf = ({ env }: Io): string => env.HOME ?? homedir()
+
+function printLines(io: Io, { tool = '', values }: { readonly tool: string | undefined; readonly values: Values }) {
+  const lines = Object.hasOwn(TOOL_LINES, tool) ? TOOL_LINES[tool] : undefined
+  if (!lines) throw new UsageError(`env takes one of ${Object.keys(TOOL_LINES).join(', ')}`)
+  const { model } = values
+  if (model !== undefined && !/^[\w./:@-]{1,200}$/.test(model)) throw new UsageError('--model takes the id of a model')
+  io.out(lines({ port: portOf(values.port), token: tokenOf(io, {}), model }))
+  return 0
+}
+
+function tokenOf(io: Io, choice: { readonly isNew?: boolean }): string {
+  try {
+    return proxyToken(tokenPath(homeOf(io)), choice)
+  } catch (error) {
+    throw new CommandError((error as Error).message)
+  }
+}
+
+async function serve(io: Io, values: Values): Promise<void> {
+  const url = (values.to ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
+  if (!/^https?:\/\//.test(url) || !URL.canParse(url))
+    throw new UsageError(`--to must be an http or https URL, got ${JSON.stringify(url)}`)
+  if (url.startsWith('http:') && !isLocal(url))
+    throw new UsageError('--to must be an https URL: over plain HTTP others could read and change what is paid')
+  const caps = {
+    perCall: microUsdc('--max-per-call', values['max-per-call'] ?? '0.10'),
+    perDay: microUsdc('--max-per-day', values['max-per-day'] ?? '5'),
+    perSession:
+      values['max-per-session'] === undefined ? undefined : microUsdc('--max-per-session', values['max-per-session']),
+  }
+  let port = portOf(values.port)
+  const to = await baseOf(url)
+  const wallet = await walletFor(io, { url, isTest: values.test ?? false, rpc: values.rpc })
+  const home = homeOf(io)
+  const path = wallet.money === 'test' ? testJournalPath(home) : journalPath(home)
+  const journal = openJournal(path, Date.now)
+  const handle = proxy({
+    to,
+    port: () => port,
+    token: tokenOf(io, { isNew: values['new-token'] ?? false }),
+    money: wallet.money,
+    caps,
+    journal,
+    payees: payeeList({ path: join(dirname(path), 'payees.json'), only: listOf(values.payees), ask: io.ask }),
+    models: listOf(values.models),
+    signer: wallet.signer,
+    now: Date.now,
+    wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    report: (call) => io.err(lineOf(call, inUsdc(caps.perDay))),
+  })
+  port = listening(port, handle)
+  io.err(`farebox proxy: http://127.0.0.1:${port} buys from ${to} with ${wallet.money} money`)
+  io.err(
+    `at most ${inUsdc(caps.perCall)} USDC a call and ${inUsdc(caps.perDay)} a day; farebox proxy env shows how to use it`,
+  )
+}
+
+function listening(port: number, handle: (request: Request) => Promise<Response>): number {
+  try {
+    return listenLocally(port, handle).port
+  } catch {
+    throw new CommandError(
+      `Port ${port} of 127.0.0.1 is taken. If another user took it, programs may have sent it the token: run this ` +
+        'with another --port and with --new-token.',
+    )
+  }
+}
+
+type Wallet = { readonly money: Money; signer(offer: Offer): Promise<Signer> }
+
+/** Opens the wallet of the money that this proxy pays with. The key stays in this process. */
+async function walletFor(
+  io: Io,
+  { url, isTest, rpc }: { readonly url: string; readonly isTest: boolean; readonly rpc: string | undefined },
+): Promise<Wallet> {
+  const own = (money: Money): string | undefined => {
+    if (io.env.FAREBOX_BUYER_KEY) return io.env.FAREBOX_BUYER_KEY
+    try {
+      return readWallet(walletPath(homeOf(io), money))?.key
+    } catch (error) {
+      throw new CommandError((error as Error).message)
+    }
+  }
+  // Only a gateway of this machine may name a key to pay with: it is the published one of a devnet.
+  const devnet = isLocal(url)
+    ? await findWallet({ origin: url, rpc, key: undefined }).catch(() => undefined)
+    : undefined
+  const money = isTest || devnet ? 'test' : 'real'
+  const key = own(money) ?? devnet?.key
+  if (key === undefined)
+    throw new CommandError(
+      `There is no wallet for ${money} money. Run farebox wallet new${isTest ? ' --test' : ''}, or set FAREBOX_BUYER_KEY.`,
+    )
+  const opened = new Map<string, ReturnType<typeof walletOf>>()
+  return {
+    money,
+    async signer(offer) {
+      // A key in hex signs for EVM networks, a key in base58 for Solana.
+      if (offer.network.startsWith('eip155:') !== key.startsWith('0x'))
+        throw new Error(`the wallet has no key for ${printable(offer.network)}`)
+      const name = `${offer.network} ${offer.asset}`
+      const wallet = opened.get(name) ?? walletOf(key, { rpcUrl: rpc ?? devnet?.rpcUrl, offer, origin: url })
+      opened.set(name, wallet)
+      const { scheme, isUnspent } = await wallet
+      const client = scheme.client as unknown as Payer
+      return {
+        isUnspent,
+        sign: async (taken, { extensions }) => (await client.createPaymentPayload(2, taken, { extensions })).payload,
+      }
+    },
+  }
+}
+
+type Payer = {
+  createPaymentPayload(
+    version: 2,
+    offer: Offer,
+    context: { readonly extensions: Readonly<Record<string, unknown>> },
+  ): Promise<{ readonly payload: Readonly<Record<string, unknown>> }>
+}
+
+/** A Farebox gateway sells below `/api`; other sellers below the URL that is given. */
+async function baseOf(url: string): Promise<string> {
+  if (new URL(url).pathname !== '/') return url
+  const reply = await fetch(`${url}/api/v1/models`, { redirect: 'manual' }).catch(() => {
+    throw new CommandError(`Nothing answers at ${url}. Is a seller running there?`)
+  })
+  await reply.body?.cancel()
+  return reply.ok && (reply.headers.get('content-type') ?? '').includes('json') ? `${url}/api` : url
+}
+
+function lineOf(call: PaidCall, perDay: string): string {
+  const { method, path, model, status, paid, today, receipt, isReplay } = call
+  const what = [method, path, model ?? '', String(status)].map(printable).filter(Boolean).join(' ')
+  const price = isReplay ? `payment of an earlier request, ${paid} USDC` : `${paid} USDC`
+  return `${what}: ${price}, today ${today} of ${perDay}${receipt ? `, receipt ${printable(receipt)}` : ''}`
+}
+
+function listOf(given: string | undefined): readonly string[] | undefined {
+  const items = given?.split(',').map((each) => each.trim())
+  if (items?.some((each) => each === '')) throw new UsageError('a list is separated by commas, without empty items')
+  return items
+}
+
+function portOf(given: string | undefined): number {
+  if (given === undefined) return 8402
+  if (/^\d{1,5}$/.test(given) && Number(given) < 65_536) return Number(given)
+  throw new UsageError(`--port takes a number below 65536, not ${JSON.stringify(given)}`)
+}

@@ -1,0 +1,380 @@
+/**
+ * A proxy on this machine for programs that have a base URL and an API key and no wallet. It passes requests on to one
+ * seller, pays what the seller asks within caps, and passes the answer back as it arrives.
+ */
+import { randomBytes } from 'node:crypto'
+import { fieldsOf } from '../../core/lib/mod.ts'
+import { decodeObject, encodeHeader, usdc } from '../../core/x402/mod.ts'
+import { type Caps, inUsdc, type IsUnspent, reserve } from '../buyer/budget.ts'
+import type { Journal, Reservation } from '../buyer/journal.ts'
+import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
+import type { Money } from '../buyer/wallet_file.ts'
+import { refusalOf } from './admission.ts'
+import { type Demand, limitedText, offerFor, readDemand } from './demand.ts'
+import { errorReply, formatOf } from './errors.ts'
+import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
+import { type Payees, printable } from './payees.ts'
+import { keyOf, type Sent, unanswered } from './unanswered.ts'
+
+/** A wallet that signs for one network. */
+export type Signer = {
+  /** Returns the signed payload for an offer, as it stands in a payment. */
+  sign(offer: Offer, demand: Demand): Promise<Readonly<Record<string, unknown>>>
+  readonly isUnspent?: IsUnspent | undefined
+}
+
+/** One paid call, for the line that is printed. `paid` is the signed price, in USDC. */
+export type PaidCall = {
+  readonly method: string
+  readonly path: string
+  readonly model: string | undefined
+  readonly status: number
+  readonly paid: string
+  readonly today: string
+  readonly receipt: string | undefined
+  /** The payment was that of an earlier request, whose answer was not delivered. */
+  readonly isReplay: boolean
+}
+
+export type ProxyOptions = {
+  /** Base URL of the seller: `/v1/...` is appended to it. */
+  readonly to: string
+  readonly port: () => number
+  readonly token: string
+  readonly money: Money
+  readonly caps: Caps & { readonly perSession: bigint | undefined }
+  readonly journal: Journal
+  readonly payees: Payees
+  /** The models that may be bought; undefined for any. */
+  readonly models: readonly string[] | undefined
+  /** Throws with a message for a person where this network cannot be paid. */
+  signer(offer: Offer): Promise<Signer>
+  readonly now: () => number
+  /** Waits before the next poll of a job. */
+  wait(ms: number): Promise<void>
+  report(call: PaidCall): void
+}
+
+/** An answer of the proxy itself, in the format of the program that asked. */
+class Refused extends Error {
+  readonly status: number
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+type Order = {
+  readonly method: string
+  readonly path: string
+  readonly url: string
+  readonly headers: Headers
+  readonly body: Uint8Array<ArrayBuffer>
+  readonly model: string | undefined
+  readonly gone: AbortSignal
+}
+
+const PAYMENT = 'payment-signature'
+/** The largest request that is passed on, in bytes. */
+export const MAX_REQUEST = 64 * 1024 * 1024
+const POLL_MS = 2_000
+/** Statuses of a poll after which the job goes on. */
+const RUNNING = [202, 429, 503, 504]
+/** Jobs that take longer are given up; a gateway does not charge for them. */
+const JOB_MS = 65 * 60_000
+
+export function proxy(options: ProxyOptions): (request: Request) => Promise<Response> {
+  const { to, token, port, money, caps, journal, payees, models, now, report } = options
+  const open = unanswered(now)
+  let session = 0n
+
+  return async function handle(request) {
+    const { pathname } = new URL(request.url)
+    const format = formatOf(pathname)
+    try {
+      const refusal = refusalOf(request, { port: port(), token })
+      if (refusal) throw new Refused(refusal.status, refusal.message)
+      return await passOn(await readOrder(request, to))
+    } catch (error) {
+      if (error instanceof Refused) return errorReply(format, error)
+      if (request.signal.aborted) return errorReply(format, { status: 499, message: 'The program has gone.' })
+      return errorReply(format, { status: 502, message: `farebox proxy: ${printable((error as Error).message)}` })
+    }
+  }
+
+  async function passOn(order: Order): Promise<Response> {
+    if (models && order.method !== 'GET' && order.method !== 'HEAD' && !models.includes(order.model ?? ''))
+      throw new Refused(403, `farebox proxy: --models does not have ${printable(order.model ?? 'this request')}.`)
+    const key = keyOf(order.method, order)
+    const earlier = open.take(key)
+    if (earlier) return await paidReply(order, { key, sent: earlier, isReplay: true })
+    const first = await send(order)
+    if (first.status !== 402) return passedBack(first)
+    const demand = await readDemand(first)
+    if (!demand)
+      throw new Refused(502, 'farebox proxy: the seller asks for money in a form that is not x402 version 2.')
+    return await paidReply(order, { key, sent: await sign(order, demand), isReplay: false })
+  }
+
+  /** Signs one payment within the caps. What is signed counts as spent from here on. */
+  async function sign(order: Order, demand: Demand): Promise<Sent> {
+    const offer = offerFor(demand, { money, schemes: ['exact'] })
+    if (!offer)
+      throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
+    const { network, payTo, maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
+    const seller = new URL(order.url).origin
+    if (!(await payees.isAllowed({ seller, network, payTo })))
+      throw new Refused(
+        402,
+        `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
+      )
+    const signer = await options.signer(offer)
+    const price = usdc(BigInt(offer.amount))
+    const reserved = await reserveFor(price, { validSeconds, isUnspent: signer.isUnspent })
+    let isSigned = false
+    try {
+      const payload = await signer.sign(offer, demand)
+      const payment = encodeHeader({
+        x402Version: 2,
+        ...(demand.resource !== undefined && { resource: demand.resource }),
+        accepted: offer,
+        payload,
+        extensions: withIdentifier(demand.extensions),
+      })
+      const signature = signatureOf(payment, { offer, now: now() })
+      if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
+      if (signature) journal.signed(reserved, signature)
+      isSigned = true
+      return { payment, price, until: now() + validSeconds * 1000 }
+    } finally {
+      if (!isSigned) release(reserved)
+    }
+  }
+
+  async function reserveFor(
+    price: ReturnType<typeof usdc>,
+    { validSeconds, isUnspent }: { readonly validSeconds: number; readonly isUnspent: IsUnspent | undefined },
+  ): Promise<Reservation> {
+    const { perSession } = caps
+    if (perSession !== undefined && session + price > perSession)
+      throw new Refused(
+        402,
+        `farebox proxy: the price is ${inUsdc(price)} USDC, and ${inUsdc(usdc(perSession - session))} USDC are left of ` +
+          'this session. Raise it with --max-per-session. Nothing was paid.',
+      )
+    // Counted before the first await: parallel calls share what is left.
+    session += price
+    const reserved = await reserve({ caps, journal }, { price, validSeconds, isUnspent })
+    if (typeof reserved !== 'string') return reserved
+    session -= price
+    throw new Refused(402, `farebox proxy: ${reserved} Nothing was paid.`)
+  }
+
+  function release(reserved: Reservation): void {
+    session -= reserved.amount
+    journal.release(reserved)
+  }
+
+  /**
+   * Sends a payment, and keeps it for an identical request until the answer is delivered. A refusal is never answered
+   * with another payment.
+   */
+  async function paidReply(
+    order: Order,
+    { key, sent, isReplay }: { readonly key: string; readonly sent: Sent; readonly isReplay: boolean },
+  ): Promise<Response> {
+    const retain = once(() => open.retain(key, sent))
+    try {
+      const reply = await collected(await send(order, sent.payment), { order, payment: sent.payment })
+      const isDelivered = reply.ok
+      const done = (receipt?: string) => {
+        const { method, path, model } = order
+        const [paid, today] = [inUsdc(usdc(sent.price)), inUsdc(journal.today())]
+        report({
+          method,
+          path,
+          model,
+          status: reply.status,
+          paid,
+          today,
+          isReplay,
+          receipt: receipt ?? receiptOf(reply),
+        })
+      }
+      if (!isDelivered) {
+        retain()
+        done()
+        return reply.status === 402 ? await refusedPayment(reply, sent) : passedBack(reply)
+      }
+      if (!reply.body) {
+        done()
+        return passedBack(reply)
+      }
+      return passedBack(new Response(watched(reply.body, { done, broken: retain }), reply))
+    } catch (error) {
+      retain()
+      throw error
+    }
+  }
+
+  async function refusedPayment(reply: Response, { until }: Sent): Promise<Response> {
+    const body = await limitedText(reply)
+    const seconds = Math.max(0, Math.ceil((until - now()) / 1000))
+    throw new Refused(
+      402,
+      `farebox proxy: the seller refused the payment: ${reasonIn(body)} The same request sends the same payment again ` +
+        `for ${seconds} seconds, never a second one.`,
+    )
+  }
+
+  /** Polls a job until it has its result, with the payment that ordered it. */
+  async function collected(
+    reply: Response,
+    { order, payment }: { readonly order: Order; readonly payment: string },
+  ): Promise<Response> {
+    const job = await pollUrlOf(reply, order.url)
+    if (typeof job !== 'string') return job
+    const headers = new Headers(order.headers)
+    headers.delete('content-type')
+    const poll: Order = { ...order, method: 'GET', url: job, headers, body: new Uint8Array() }
+    const deadline = now() + JOB_MS
+    for (;;) {
+      if (now() > deadline)
+        throw new Refused(504, 'farebox proxy: the job takes too long. An unfinished job is not charged.')
+      await options.wait(POLL_MS)
+      order.gone.throwIfAborted()
+      const polled = await send(poll, payment)
+      if (!RUNNING.includes(polled.status)) return polled
+      await polled.body?.cancel()
+    }
+  }
+}
+
+/** The request of a program, with its headers as they are passed on. */
+async function readOrder(request: Request, to: string): Promise<Order> {
+  const { method, headers } = request
+  const { pathname, search } = new URL(request.url)
+  if (Number(headers.get('content-length') ?? 0) > MAX_REQUEST) throw new Refused(413, 'The request is too large.')
+  const body = new Uint8Array(await request.arrayBuffer())
+  const url = targetOf(to, { pathname, search })
+  const model = modelOf(pathname, { body, type: headers.get('content-type') ?? '' })
+  return { method, path: pathname, url, headers: sellerHeaders(headers), body, model, gone: request.signal }
+}
+
+/** Sends to the seller. A redirect is not followed: it could lead a payment elsewhere. */
+async function send({ method, url, headers: own, body, gone }: Order, payment?: string): Promise<Response> {
+  const headers = new Headers(own)
+  if (payment !== undefined) headers.set(PAYMENT, payment)
+  const isBare = method === 'GET' || method === 'HEAD' || body.length === 0
+  // Bun gives up after five minutes otherwise, and a video takes longer.
+  const init = { method, headers, redirect: 'manual', signal: gone, timeout: false, ...(!isBare && { body }) } as const
+  const reply = await fetch(url, init as RequestInit).catch((error: Error) => {
+    if (gone.aborted) throw error
+    throw new Refused(502, `farebox proxy: ${new URL(url).origin} does not answer.`)
+  })
+  if (reply.status < 300 || reply.status > 399 || reply.status === 304) return reply
+  await reply.body?.cancel()
+  throw new Refused(502, 'farebox proxy: the seller answers with a redirect, which is not followed.')
+}
+
+const passedBack = ({ body, status, headers }: Response): Response =>
+  new Response(body, { status, headers: replyHeaders(headers) })
+
+/** Where the job of a reply is polled, on the same seller; the reply itself if it has none. */
+async function pollUrlOf(reply: Response, ordered: string): Promise<string | Response> {
+  const isReplayed = reply.status === 402
+  if (reply.status !== 202 && !isReplayed) return reply
+  const text = (await limitedText(reply)) ?? ''
+  const same = () => new Response(text, reply)
+  let poll: unknown
+  try {
+    const { poll_url: found, code } = fieldsOf(JSON.parse(text))
+    poll = !isReplayed || code === 'PAYMENT_REPLAY' ? found : undefined
+  } catch {
+    poll = undefined
+  }
+  const url = typeof poll === 'string' ? URL.parse(poll, ordered) : null
+  return url?.origin === new URL(ordered).origin ? url.href : same()
+}
+
+/** Passes bytes on as they come. `done` gets the receipt of a stream after its end; `broken` runs if it ends early. */
+function watched(
+  body: ReadableStream<Uint8Array>,
+  { done, broken }: { done(receipt: string | undefined): void; broken(): void },
+): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  const decoder = new TextDecoder()
+  let tail = ''
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done: isEnd, value } = await reader.read()
+        if (isEnd) {
+          done(/(?:^|\n): x-payment-receipt (\S+)/.exec(tail)?.[1])
+          return controller.close()
+        }
+        tail = (tail + decoder.decode(value, { stream: true })).slice(-TAIL)
+        controller.enqueue(value)
+      } catch (error) {
+        broken()
+        controller.error(error)
+      }
+    },
+    async cancel(reason) {
+      broken()
+      await reader.cancel(reason).catch(() => {})
+    },
+  })
+}
+
+/** How much of the end of a stream is searched for its receipt, in characters. */
+const TAIL = 4_096
+
+/** The model of a request: in the path for Gemini, in the body elsewhere. */
+function modelOf(
+  path: string,
+  { body, type }: { readonly body: Uint8Array; readonly type: string },
+): string | undefined {
+  const named = /\/v1beta\/models\/([^:]+):/.exec(path)?.[1]
+  if (named !== undefined) return decodeURIComponent(named)
+  const text = body.length === 0 ? '' : new TextDecoder().decode(body)
+  if (type.includes('multipart/')) return /name="model"\r\n\r\n([^\r\n]+)/.exec(text)?.[1]
+  try {
+    const { model } = fieldsOf(JSON.parse(text))
+    return typeof model === 'string' ? model : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** The extensions of the demand; the id makes a repeated request one call where the seller knows it. */
+function withIdentifier(extensions: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const name = 'payment-identifier'
+  if (!Object.hasOwn(extensions, name)) return extensions
+  const declared = fieldsOf(extensions[name])
+  const info = { ...fieldsOf(declared.info), id: `pay_${randomBytes(16).toString('hex')}` }
+  return { ...extensions, [name]: { ...declared, info } }
+}
+
+function receiptOf({ headers }: Response): string | undefined {
+  const transaction = fieldsOf(decodeObject(headers.get('payment-response') ?? '')).transaction
+  return typeof transaction === 'string' && transaction !== '' ? printable(transaction) : undefined
+}
+
+function reasonIn(body: string | undefined): string {
+  try {
+    const { error, message } = fieldsOf(JSON.parse(body ?? ''))
+    const text = fieldsOf(error).message ?? message ?? error
+    return typeof text === 'string' ? `${printable(text).replace(/\.$/, '')}.` : 'it gives no reason.'
+  } catch {
+    return 'it gives no reason.'
+  }
+}
+
+function once(run: () => void): () => void {
+  let isRun = false
+  return () => {
+    if (!isRun) run()
+    isRun = true
+  }
+}

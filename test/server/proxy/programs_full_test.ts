@@ -1,0 +1,145 @@
+/** Unmodified SDKs buy from a devnet through farebox proxy, a process of its own. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import Anthropic from '@anthropic-ai/sdk'
+import { GoogleGenAI } from '@google/genai'
+import OpenAI from 'openai'
+import { parseConfig } from '../../../server/config/mod.ts'
+import { type Running, start } from '../../../server/main.ts'
+import { type Payer, payerAt } from '../clients/payer.ts'
+
+const MAIN = join(import.meta.dir, '../../../server/main.ts')
+const MODEL = 'farebox/echo'
+const home = mkdtempSync(join(tmpdir(), 'farebox-proxy-'))
+const log = {
+  info: () => {},
+  warn: () => {},
+  alert: (message: string, fields: unknown) => console.error(message, fields),
+  access: () => {},
+  flush: () => {},
+}
+let running: Running
+let payer: Payer
+const children: Bun.Subprocess[] = []
+
+beforeAll(async () => {
+  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' })
+  if (!read.ok) throw new Error(read.mistakes.join('\n'))
+  running = await start(read.config, log)
+  payer = await payerAt(running.url)
+}, 60_000)
+
+afterAll(async () => {
+  for (const child of children) child.kill()
+  await running.stop()
+  rmSync(home, { recursive: true, force: true })
+})
+
+const env = { PATH: process.env.PATH ?? '', HOME: home }
+
+async function farebox(...args: readonly string[]) {
+  const child = Bun.spawn([process.execPath, MAIN, ...args], { env, stdin: null, stdout: 'pipe', stderr: 'pipe' })
+  const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
+  return { code, out, err }
+}
+
+/** A running proxy, with the lines that it prints. */
+async function openProxy(...args: readonly string[]) {
+  const given = ['proxy', '--to', running.url, '--port', '0', ...args]
+  const child = Bun.spawn([process.execPath, MAIN, ...given], { env, stdin: null, stderr: 'pipe' })
+  children.push(child)
+  const reader = child.stderr.getReader()
+  const decoder = new TextDecoder()
+  let printed = ''
+  async function until(pattern: RegExp): Promise<RegExpExecArray> {
+    for (;;) {
+      const found = pattern.exec(printed)
+      if (found) return found
+      const { done, value } = await reader.read()
+      if (done) throw new Error(`the proxy ended: ${printed}`)
+      printed += decoder.decode(value)
+    }
+  }
+  const [, url = ''] = await until(/(http:\/\/127\.0\.0\.1:\d+) buys/)
+  const lines = await farebox('proxy', 'env', 'openai', '--port', new URL(url).port)
+  const [, apiKey = ''] = /OPENAI_API_KEY='(.*)'/.exec(lines.out) ?? []
+  const [, baseURL = ''] = /OPENAI_BASE_URL='(.*)'/.exec(lines.out) ?? []
+  return { url, apiKey, baseURL, until, text: () => printed }
+}
+
+describe('a proxy before a devnet', () => {
+  let proxy: Awaited<ReturnType<typeof openProxy>>
+  beforeAll(async () => {
+    proxy = await openProxy('--payees', payer.devnet.pay_to)
+  }, 60_000)
+  const messages = [{ role: 'user' as const, content: 'Say hello' }]
+  /** The SDKs return promises of their own, which `expect` does not follow. */
+  const failing = async (run: () => PromiseLike<unknown>): Promise<unknown> => await run()
+  const gemini = () => new GoogleGenAI({ apiKey: proxy.apiKey, httpOptions: { baseUrl: proxy.url } })
+
+  test('serves the OpenAI SDK: chat whole and streamed, the list of models, pictures', async () => {
+    const client = new OpenAI({ apiKey: proxy.apiKey, baseURL: proxy.baseURL, maxRetries: 0 })
+    const whole = await client.chat.completions.create({ model: MODEL, messages })
+    expect(whole.choices[0]?.message.content).toContain('Say hello')
+    let streamed = ''
+    for await (const chunk of await client.chat.completions.create({ model: MODEL, messages, stream: true }))
+      streamed += chunk.choices[0]?.delta.content ?? ''
+    expect(streamed).toContain('Say hello')
+    const ids: string[] = []
+    for await (const { id } of client.models.list()) ids.push(id)
+    expect(ids).toContain(MODEL)
+    const pictured = ids.find((id) => id.includes('image')) ?? ''
+    const image = await client.images.generate({ model: pictured, prompt: 'a fox' })
+    expect(image.data?.length).toBe(1)
+    await proxy.until(/images\/generations .* 200: [\d.]+ USDC, today [\d.]+ of 5, receipt 0x/)
+  }, 60_000)
+
+  test('serves the Anthropic SDK: whole and streamed', async () => {
+    const client = new Anthropic({ apiKey: proxy.apiKey, baseURL: proxy.url, maxRetries: 0 })
+    const whole = await client.messages.create({ model: MODEL, max_tokens: 100, messages })
+    expect(JSON.stringify(whole.content)).toContain('Say hello')
+    const streamed = await client.messages.stream({ model: MODEL, max_tokens: 100, messages }).finalText()
+    expect(streamed).toContain('Say hello')
+  }, 60_000)
+
+  test('serves the Google SDK: whole and streamed', async () => {
+    const whole = await gemini().models.generateContent({ model: MODEL, contents: 'Say hello' })
+    expect(whole.text).toContain('Say hello')
+    let streamed = ''
+    for await (const part of await gemini().models.generateContentStream({ model: MODEL, contents: 'Say hello' }))
+      streamed += part.text ?? ''
+    expect(streamed).toContain('Say hello')
+  }, 60_000)
+
+  test('charges one call once', async () => {
+    const client = new OpenAI({ apiKey: proxy.apiKey, baseURL: proxy.baseURL, maxRetries: 0 })
+    const before = await payer.balance()
+    await client.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: 'once' }] })
+    const [, price] = await proxy.until(/(?:chat\/completions[^]*?){3} 200: ([\d.]+) USDC/)
+    expect(before - (await payer.balance())).toBe(BigInt(Math.round(Number(price) * 1e6)))
+  }, 60_000)
+
+  test('prints neither the key nor the token, and keeps the token where only its owner reads it', () => {
+    expect(proxy.text()).not.toContain(proxy.apiKey)
+    expect(proxy.text()).not.toContain(payer.devnet.buyer.private_key.slice(2))
+    const path = join(home, '.farebox/proxy_token')
+    expect([statSync(path).mode & 0o777, readFileSync(path, 'utf8').trim()]).toEqual([0o600, proxy.apiKey])
+  })
+
+  test('above the cap tells each SDK why, with one request', async () => {
+    const poor = await openProxy('--payees', payer.devnet.pay_to, '--max-per-call', '0.000001')
+    const before = await payer.balance()
+    const message = /The price is 0\.00\d+ USDC, above the cap of 0\.000001 USDC per call/
+    const openai = new OpenAI({ apiKey: poor.apiKey, baseURL: poor.baseURL })
+    await expect(failing(() => openai.chat.completions.create({ model: MODEL, messages }))).rejects.toThrow(message)
+    const anthropic = new Anthropic({ apiKey: poor.apiKey, baseURL: poor.url })
+    await expect(failing(() => anthropic.messages.create({ model: MODEL, max_tokens: 9, messages }))).rejects.toThrow(
+      message,
+    )
+    const google = new GoogleGenAI({ apiKey: poor.apiKey, httpOptions: { baseUrl: poor.url } })
+    await expect(failing(() => google.models.generateContent({ model: MODEL, contents: 'x' }))).rejects.toThrow(message)
+    expect(await payer.balance()).toBe(before)
+  }, 60_000)
+})
