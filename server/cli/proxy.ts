@@ -185,18 +185,15 @@ async function walletFor(
       const client = scheme.client as unknown as Payer
       return {
         isUnspent,
-        sign: async (taken, { extensions }) => (await client.createPaymentPayload(2, taken, { extensions })).payload,
+        // Extensions are not handed over: one of them asks for an allowance.
+        sign: async (taken) => (await client.createPaymentPayload(2, taken)).payload,
       }
     },
   }
 }
 
 type Payer = {
-  createPaymentPayload(
-    version: 2,
-    offer: Offer,
-    context: { readonly extensions: Readonly<Record<string, unknown>> },
-  ): Promise<{ readonly payload: Readonly<Record<string, unknown>> }>
+  createPaymentPayload(version: 2, offer: Offer): Promise<{ readonly payload: Readonly<Record<string, unknown>> }>
 }
 
 /** A Farebox gateway sells below `/api`; other sellers below the URL that is given. */

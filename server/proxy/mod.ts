@@ -19,7 +19,7 @@ import { keyOf, type Sent, unanswered } from './unanswered.ts'
 /** A wallet that signs for one network. */
 export type Signer = {
   /** Returns the signed payload for an offer, as it stands in a payment. */
-  sign(offer: Offer, demand: Demand): Promise<Readonly<Record<string, unknown>>>
+  sign(offer: Offer): Promise<Readonly<Record<string, unknown>>>
   readonly isUnspent?: IsUnspent | undefined
 }
 
@@ -103,13 +103,17 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
   }
 
   async function passOn(order: Order): Promise<Response> {
-    if (models && order.method !== 'GET' && order.method !== 'HEAD' && !models.includes(order.model ?? ''))
-      throw new Refused(403, `farebox proxy: --models does not have ${printable(order.model ?? 'this request')}.`)
+    const isRead = order.method === 'GET' || order.method === 'HEAD'
+    const isListed = models?.includes(order.model ?? '') ?? true
+    const unlisted = () =>
+      new Refused(403, `farebox proxy: --models does not have ${printable(order.model ?? 'this request')}.`)
+    if (!isListed && !isRead) throw unlisted()
     const key = keyOf(order.method, order)
     const earlier = open.take(key)
     if (earlier) return await paidReply(order, { key, sent: earlier, isReplay: true })
     const first = await send(order)
     if (first.status !== 402) return passedBack(first)
+    if (!isListed) throw unlisted()
     const demand = await readDemand(first)
     if (!demand)
       throw new Refused(502, 'farebox proxy: the seller asks for money in a form that is not x402 version 2.')
@@ -133,7 +137,7 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     const reserved = await reserveFor(price, { validSeconds, isUnspent: signer.isUnspent })
     let isSigned = false
     try {
-      const payload = await signer.sign(offer, demand)
+      const payload = await signer.sign(offer)
       const payment = encodeHeader({
         x402Version: 2,
         ...(demand.resource !== undefined && { resource: demand.resource }),

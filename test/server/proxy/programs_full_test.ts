@@ -2,13 +2,16 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import Anthropic from '@anthropic-ai/sdk'
 import { GoogleGenAI } from '@google/genai'
 import OpenAI from 'openai'
 import { parseConfig } from '../../../server/config/mod.ts'
 import { type Running, start } from '../../../server/main.ts'
-import { type Payer, payerAt } from '../clients/payer.ts'
+import { peer } from '../../bench/peer.ts'
+import { PROGRAMS } from '../../programs/mod.ts'
+import { GENERATIONS, type Payer, payerAt } from '../clients/payer.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
 const MODEL = 'farebox/echo'
@@ -45,10 +48,22 @@ async function farebox(...args: readonly string[]) {
   return { code, out, err }
 }
 
+/** A package of the room for public programs, which the compiler does not see. */
+const program = async (name: string): Promise<any> =>
+  await import(Bun.resolveSync(name, dirname(fileURLToPath(PROGRAMS))))
+
 /** A running proxy, with the lines that it prints. */
 async function openProxy(...args: readonly string[]) {
-  const given = ['proxy', '--to', running.url, '--port', '0', ...args]
-  const child = Bun.spawn([process.execPath, MAIN, ...given], { env, stdin: null, stderr: 'pipe' })
+  return await openProxyTo(running.url, { args })
+}
+
+async function openProxyTo(
+  to: string,
+  { args, key }: { readonly args: readonly string[]; readonly key?: string | undefined },
+) {
+  const given = ['proxy', '--to', to, '--port', '0', ...args]
+  const own = { ...env, ...(key !== undefined && { FAREBOX_BUYER_KEY: key }) }
+  const child = Bun.spawn([process.execPath, MAIN, ...given], { env: own, stdin: null, stderr: 'pipe' })
   children.push(child)
   const reader = child.stderr.getReader()
   const decoder = new TextDecoder()
@@ -142,4 +157,54 @@ describe('a proxy before a devnet', () => {
     await expect(failing(() => google.models.generateContent({ model: MODEL, contents: 'x' }))).rejects.toThrow(message)
     expect(await payer.balance()).toBe(before)
   }, 60_000)
+
+  test('serves the AI SDK: whole and streamed', async () => {
+    const { generateText, streamText } = await program('ai')
+    const { createOpenAICompatible } = await program('@ai-sdk/openai-compatible')
+    const provider = createOpenAICompatible({ name: 'farebox', baseURL: proxy.baseURL, apiKey: proxy.apiKey })
+    const whole = await generateText({ model: provider(MODEL), prompt: 'Say hello', maxRetries: 0 })
+    expect(whole.text).toContain('Say hello')
+    let streamed = ''
+    for await (const part of streamText({ model: provider(MODEL), prompt: 'Say hello' }).textStream) streamed += part
+    expect(streamed).toContain('Say hello')
+  }, 60_000)
+
+  test('serves LangChain: whole and streamed', async () => {
+    const { ChatOpenAI } = await program('@langchain/openai')
+    const chat = new ChatOpenAI({ apiKey: proxy.apiKey, model: MODEL, configuration: { baseURL: proxy.baseURL } })
+    expect((await chat.invoke('Say hello')).text).toContain('Say hello')
+    let streamed = ''
+    for await (const part of await chat.stream('Say hello')) streamed += part.text
+    expect(streamed).toContain('Say hello')
+  }, 60_000)
 })
+
+test('a seller of another make (@x402/hono) is paid once, on chain, and only on the network of the money', async () => {
+  const { evm } = running.wired.devnet ?? {}
+  if (!evm) throw new Error('no devnet')
+  const vendor = { generate: async () => [{ url: 'https://example.com/fox.png' }] }
+  const server = Bun.serve({ hostname: '127.0.0.1', port: 0, fetch: await peer(evm, vendor as never, '7000') })
+  const to = `http://127.0.0.1:${server.port}`
+  const key = payer.devnet.buyer.private_key
+  const order = (proxy: { readonly url: string; readonly apiKey: string }) =>
+    fetch(`${proxy.url}${GENERATIONS}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${proxy.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'm', prompt: 'a fox' }),
+    })
+  try {
+    const proxy = await openProxyTo(to, { args: ['--test', '--payees', evm.payTo], key })
+    const before = await payer.balance()
+    const reply = await order(proxy)
+    expect([reply.status, ((await reply.json()) as any).data]).toEqual([200, [{ url: 'https://example.com/fox.png' }]])
+    expect(before - (await payer.balance())).toBe(7_000n)
+    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, receipt 0x[0-9a-f]{64}/)
+    const real = await openProxyTo(to, { args: ['--payees', evm.payTo], key })
+    expect((await order(real)).status).toBe(402)
+    const unasked = await openProxyTo(to, { args: ['--test'], key })
+    expect((await order(unasked)).status).toBe(402)
+    expect(before - (await payer.balance())).toBe(7_000n)
+  } finally {
+    await server.stop(true)
+  }
+}, 60_000)

@@ -96,11 +96,12 @@ export async function startProxy(to: string, given: Partial<ProxyOptions> = {}) 
     clock,
     journal,
     /** Sends a chat request as a program would. */
-    chat: (headers: Record<string, string> = {}, body: object = { model: 'a', messages: [] }) =>
+    chat: (headers: Record<string, string> = {}, body: object = { model: 'a', messages: [] }, signal?: AbortSignal) =>
       fetch(`${url}/v1/chat/completions`, {
         method: 'POST',
         headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json', ...headers },
         body: JSON.stringify(body),
+        ...(signal && { signal }),
       }),
     async stop() {
       await listener.stop()

@@ -141,6 +141,16 @@ describe('a program with the token', () => {
     expect(await ask('/v1beta/models/a:generateContent')).toEqual([402, 'false', google])
   })
 
+  test('buys nothing that names no model where models are listed, and reads what is free', async () => {
+    const vendor = seller(({ request, payment }) =>
+      request.url.endsWith('/free') || payment ? Response.json({}) : demand(),
+    )
+    const { url } = await open(vendor, { models: ['a'] })
+    const get = async (path: string) => (await fetch(url + path, { headers: { 'x-api-key': TOKEN } })).status
+    expect([await get('/v1/free'), await get('/v1/models')]).toEqual([200, 403])
+    expect(vendor.payments()).toEqual([])
+  })
+
   test('buys only the listed models, wherever the request names them', async () => {
     const vendor = honest()
     const { url, chat } = await open(vendor, { models: ['a'] })
@@ -313,6 +323,35 @@ describe('a retry', () => {
     isBroken = false
     expect(await (await started.chat()).text()).toBe('data: whole\n\n')
     expect([new Set(vendor.nonces()).size, spent(started)]).toEqual([1, 2_000])
+  })
+
+  test('after the program hung up sends the same payment: before the answer, and within a stream', async () => {
+    for (const part of [[], ['data: half']]) {
+      let isFirst = true
+      let arrived = (): void => {}
+      const hasArrived = new Promise<void>((resolve) => (arrived = resolve))
+      const vendor = honest(async ({ request }) => {
+        if (!isFirst) return Response.json({ ok: true })
+        isFirst = false
+        arrived()
+        if (part.length === 0) await new Promise((resolve) => request.signal.addEventListener('abort', resolve))
+        const bytes = part.map((text) => new TextEncoder().encode(text))
+        return new Response(
+          new ReadableStream({ start: (controller) => bytes.forEach((each) => controller.enqueue(each)) }),
+        )
+      })
+      const started = await open(vendor)
+      const hangUp = new AbortController()
+      const first = started.chat({}, undefined, hangUp.signal)
+      await hasArrived
+      if (part.length > 0) await (await first).body!.getReader().read()
+      hangUp.abort()
+      await first.catch(() => {})
+      // The proxy sees the end of a connection before the next one is answered.
+      await started.chat({ authorization: '' })
+      expect((await started.chat()).status).toBe(200)
+      expect([vendor.nonces().length, new Set(vendor.nonces()).size, spent(started)]).toEqual([2, 1, 2_000])
+    }
   })
 
   test('of a payment that the seller has used is answered with the result of its call', async () => {
