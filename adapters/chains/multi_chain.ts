@@ -1,5 +1,5 @@
 import type { CallOptions, CheckResult } from './results.ts'
-import type { Chain, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
+import type { Chain, ChainKeys, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/mod.ts'
 import { boundedMap } from '../../core/lib/mod.ts'
 
@@ -95,6 +95,8 @@ export function multiChain(chains: readonly Chain[]): Chain {
     return { kind: 'ready', warnings: results.flatMap((result) => (result.kind === 'ready' ? result.warnings : [])) }
   }
 
+  const apiKeys = keysOf(chains.flatMap((chain) => chain.apiKeys ?? []))
+
   return {
     families: [...new Set(chains.flatMap(({ families }) => families))],
     check,
@@ -111,6 +113,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
     fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
     drawDown: async (payment, offer, at) => await ownerOf(offer, at.now)?.drawDown?.(payment, offer, at),
     ...(chains.some((chain) => chain.refund) && { refund }),
+    ...(apiKeys && { apiKeys }),
     ...(readable.length > 0 && { balance }),
     ...(provers.length > 0 && { proves }),
     ...(chains.some((chain) => chain.hasSigned) && { hasSigned }),
@@ -120,4 +123,38 @@ export function multiChain(chains: readonly Chain[]): Chain {
 /** Key that tells the offers of one gateway apart. Prices, times and recipients are not part of it. */
 function offerKey({ scheme, network, asset, extra }: Pick<Offer, 'scheme' | 'network' | 'asset' | 'extra'>): string {
   return JSON.stringify([scheme, network, asset, extra?.name, extra?.verifyingContract]).toLowerCase()
+}
+
+/** The keys of several networks: a call is paid on the first network where its key has a channel. */
+function keysOf(all: readonly ChainKeys[]): ChainKeys | undefined {
+  const [first] = all
+  if (!first || all.length === 1) return first
+
+  /** The first answer that is one. */
+  async function firstOf<Answer>(ask: (keys: ChainKeys) => Promise<Answer | undefined>): Promise<Answer | undefined> {
+    for (const keys of all) {
+      const answer = await ask(keys)
+      if (answer !== undefined) return answer
+    }
+    return undefined
+  }
+
+  return {
+    modes: [...new Set(all.flatMap(({ modes }) => modes))],
+    open: first.open,
+    pay: (key, order, at) => firstOf((keys) => keys.pay(key, order, at)),
+    payAgain: (key, authorization, at) => firstOf((keys) => keys.payAgain(key, authorization, at)),
+    channels: async (address, at) => (await Promise.all(all.map((keys) => keys.channels(address, at)))).flat(),
+    async deposit(payment, at) {
+      let last = await first.deposit(payment, at)
+      for (const keys of all.slice(1)) {
+        if (last.kind !== 'refused') return last
+        last = await keys.deposit(payment, at)
+      }
+      return last
+    },
+    close: (key, network, at) => firstOf((keys) => keys.close(key, network, at)),
+    release: async (authorization, now) =>
+      void (await Promise.all(all.map((keys) => keys.release(authorization, now)))),
+  }
 }

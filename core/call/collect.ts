@@ -9,7 +9,8 @@ import { wasHandedOut } from '../identity/proofs.ts'
 import { isPaid, meaningOf, type Paying } from '../payment/outcome.ts'
 import { settledMsOf } from '../payment/retention.ts'
 import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
-import type { Authorization, Call } from '../ports/mod.ts'
+import { within } from '../lib/timers.ts'
+import type { Authorization, Call, OpenedKey } from '../ports/mod.ts'
 import { chargesUse, isSamePaymentMethod } from '../x402/offer.ts'
 import { decodePayment, type Offer, type Payment, refusalHeaders } from '../x402/protocol.ts'
 import {
@@ -34,6 +35,9 @@ export async function collect(engine: Engine, collecting: Collecting): Promise<R
   const { request } = collection.requestContext
   // HEAD must change nothing, so it never pays.
   const header = request.method === 'HEAD' ? null : paymentHeader(request)
+  const { apiKey } = collection.requestContext
+  const isKey = apiKey && header === null && request.method !== 'HEAD'
+  if (isKey && apiKey) return await settleProven(engine, await proveByKey(engine, collection, apiKey))
   if (header === null) {
     const state = collection.isProven ? await show(engine, collection) : { call: collection.found }
     return 'status' in state ? state : demandPayment(collection, replies.signToCollect)
@@ -41,7 +45,26 @@ export async function collect(engine: Engine, collecting: Collecting): Promise<R
   const decoded = decodePayment(header)
   if (!decoded.ok) return rejectPayment(collection, { code: 'PAYMENT_INVALID', reason: decoded.reason })
   const proven = await prove(engine, collection, decoded.payment)
-  if ('status' in proven) return proven
+  return 'status' in proven ? proven : await settleProven(engine, proven)
+}
+
+/** An API key proves that it has ordered: it is sent to nobody else, and its payment is of this call alone. */
+async function proveByKey(engine: Engine, collection: Collection, apiKey: OpenedKey): Promise<PaidCollection> {
+  const { found } = collection
+  const { chain, clock } = engine.ports
+  const ordered = { key: found.authorization, offer: found.offer }
+  const paying = await within(clock, engine.settings.timeouts.verifyMs, async (signal) =>
+    chain.apiKeys?.payAgain(apiKey, ordered, { now: clock.now(), signal }),
+  )
+  const identified = paying && (await engine.offers.identify(paying.payment, [paying.offer]))
+  if (!paying || identified?.kind !== 'known')
+    throw new ApiError('PAYER_MISMATCH', { message: 'This job was not submitted with this API key.' })
+  const { key, expiresAt, offer } = identified
+  const authorization = { key, payer: found.payer, payment: paying.payment, offer, expiresAt }
+  return { ...collection, isRightful: true, authorization }
+}
+
+async function settleProven(engine: Engine, proven: PaidCollection): Promise<Reply> {
   const state = await show(engine, proven)
   return 'status' in state ? state : await settle(engine, proven, state.call)
 }

@@ -6,11 +6,14 @@ import { identifierOf, tagOf } from '../payment/identified_calls.ts'
 import { balanceKeyOf } from '../payment/offers.ts'
 import type { Offered, Signed } from './order.ts'
 import { pauseIfLarge } from './read.ts'
+import { payWithKey } from './pay_with_key.ts'
 import { reject, unverified } from './refuse.ts'
 
 export async function identify(engine: Engine, order: Offered): Promise<Signed | Reply> {
-  const { requestContext, offers } = order
-  const decoded = requestContext.payment
+  const { requestContext } = order
+  const paying = await payWithKey(engine, order)
+  const offers = paying ? [paying.offer] : order.offers
+  const decoded = paying ? { ok: true as const, payment: paying.payment } : requestContext.payment
   if (!decoded?.ok) {
     const reason = decoded?.reason ?? 'there is no payment header'
     return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', reason })

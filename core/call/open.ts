@@ -133,12 +133,13 @@ async function insert(
 }
 
 /**
- * The exposure cap of this payer; a call that moves no money needs none. A new wallet has a lower cap where answers are
- * served before settlement, and all of them have one together, unless the money is in a channel.
+ * The exposure cap of this payer; a call that moves no money, or is reserved in the channel of a key, needs none. A new
+ * wallet has a lower cap where answers are served before settlement, and all of them have one together, unless the
+ * money is in a channel.
  */
 function capFor(engine: Engine, verified: Verified, now: number): { readonly cap?: ReturnType<typeof capOf> } {
   const { price, verdict, requestContext } = verified
-  if (price.amount === 0n) return {}
+  if (price.amount === 0n || requestContext.apiKey) return {}
   const { newWallet } = engine.settings
   const isAtOnce = isAnsweredAtOnce(verified)
   const isFull = isKnownFull(unprovenOf(engine), addressKey(requestContext.ip), now)

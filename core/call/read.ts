@@ -23,7 +23,7 @@ const LARGE_BODY = 4 << 20
 /** A request without a payment or a body is a probe, and is answered with the default price. */
 export async function read(engine: Engine, incoming: Incoming): Promise<Received | Reply> {
   const { endpoint, requestContext } = incoming
-  const isProbe = paymentHeader(requestContext.request) === null
+  const isProbe = paymentHeader(requestContext.request) === null && !requestContext.apiKey
   const { body, value } = await bodyOf(engine, { ...incoming, isProbe })
   if (body.length === 0 && isProbe && endpoint.from === 'body') return await discover(engine, incoming)
   const counting = engine.limits.unpaidWork.from(requestContext.ip)

@@ -8,6 +8,7 @@ import { withCorrected } from '../x402/offer.ts'
 import type { Offer } from '../x402/protocol.ts'
 import type { Offered, Signed } from './order.ts'
 import { demand } from './payment_required.ts'
+import { keyNotCovered } from './pay_with_key.ts'
 import { repeatOf } from './repeat.ts'
 
 /** Why no call is opened, with an error code. */
@@ -41,6 +42,7 @@ export function reject(engine: Engine, order: Offered, refused: Refused): Reply 
   const { offers, price } = order
   const { code, reason, more, corrected, offer, retryAfterSeconds } = refused
   meter.judged(code)
+  if (order.requestContext.apiKey) throw keyNotCovered(reason)
   const reply = demand(engine, order, {
     offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
     price,
@@ -60,7 +62,7 @@ export async function refuse(engine: Engine, signed: Signed, refused: Refused): 
 
 /** No call is opened: the same signed request can be sent again (contract 1.27). */
 export function unverified(engine: Engine, order: Offered, reason: string): Reply {
-  if (engine.settings.unverifiable === 402)
+  if (engine.settings.unverifiable === 402 && !order.requestContext.apiKey)
     return reject(engine, order, {
       kind: 'refused',
       code: 'PAYMENT_VERIFICATION_UNAVAILABLE',

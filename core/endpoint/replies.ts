@@ -85,7 +85,14 @@ export const priceOf = (call: Call, amount = call.quote): Body => ({ amount: pri
 /** Headers with the quote and the charge in USDC, for a call that is charged by use; empty for other calls. */
 export function chargeHeaders({ offer, quote }: Call, receipt: Receipt): Readonly<Record<string, string>> {
   const charged = chargesUse(offer) ? parseAtomic(receipt.amount) : undefined
-  return charged === undefined ? {} : { 'x-payment-quoted': print(quote), 'x-payment-charged': print(charged) }
+  if (charged === undefined) return {}
+  const { available } = receipt.extra ?? {}
+  const balance = typeof available === 'string' ? parseAtomic(available) : undefined
+  return {
+    'x-payment-quoted': print(quote),
+    'x-payment-charged': print(charged),
+    ...(balance !== undefined && { 'x-payment-balance': print(balance) }),
+  }
 }
 
 /** Amount due for a result: its charge if it is charged by use, otherwise the quote. */

@@ -3,7 +3,7 @@ import type { Caller } from './gateway.ts'
 import type { Free, JobDescription, Sold } from './mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { RequestUrl } from '../http/request_url.ts'
-import type { Proof } from '../ports/mod.ts'
+import type { OpenedKey, Proof } from '../ports/mod.ts'
 import type { Bazaar, Resource } from '../x402/challenge.ts'
 import { decodePayment, type Decoded, PAYMENT_HEADERS } from '../x402/protocol.ts'
 
@@ -19,6 +19,8 @@ export type RequestContext = {
   readonly query: URLSearchParams
   /** The decoded payment header; undefined without one. */
   readonly payment: Decoded | undefined
+  /** The API key that pays; undefined where the request brings a payment, or none. */
+  readonly apiKey?: OpenedKey | undefined
   /** Client address for rate limits. */
   readonly ip: string
   /** Aborts when the caller disconnects. */
@@ -35,13 +37,15 @@ export function requestContextOf(
     caller: { ip, origin = url.origin, isHostTrusted = true, gone },
     params,
     bazaar,
-  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar'>,
+    apiKey,
+  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar' | 'apiKey'>,
 ): RequestContext {
   let query: URLSearchParams | undefined
   let payment: Decoded | null | undefined
   return {
     request,
     bazaar,
+    apiKey,
     origin,
     isHostTrusted,
     path: url.path,

@@ -102,6 +102,7 @@ function paramOf({ parts: { param, details } }: ApiError): string | null {
 
 function typeOf(status: number): string {
   if (status === 429) return 'rate_limit_error'
+  if (status === 402) return 'insufficient_quota'
   if (status === 403) return 'permission_error'
   if (status === 404) return 'not_found_error'
   if (status === 504) return 'timeout_error'
@@ -111,6 +112,7 @@ function typeOf(status: number): string {
 /** Names of @anthropic-ai/sdk 1.10 where they differ. */
 const ANTHROPIC: Readonly<Record<number, string>> = {
   401: 'authentication_error',
+  402: 'billing_error',
   413: 'request_too_large',
   503: 'overloaded_error',
 }
@@ -118,6 +120,7 @@ const ANTHROPIC: Readonly<Record<number, string>> = {
 const GOOGLE: Readonly<Record<number, string>> = {
   400: 'INVALID_ARGUMENT',
   401: 'UNAUTHENTICATED',
+  402: 'FAILED_PRECONDITION',
   403: 'PERMISSION_DENIED',
   404: 'NOT_FOUND',
   409: 'ABORTED',

@@ -140,6 +140,16 @@ const table = rows({
     advice: 'Check the key and the base URL. Do not retry with the same key.',
     example: { message: 'The API key is mistyped: its checksum does not match. Nothing was charged.' },
   },
+  INSUFFICIENT_BALANCE: {
+    status: 402,
+    error: 'Insufficient balance',
+    coded: true,
+    chat: { code: 'insufficient_quota' },
+    advice: 'Send a deposit to the key, or ask for less. Do not retry unchanged.',
+    example: {
+      message: 'the key has 0.000400 USDC left, and the call may cost 0.002000 USDC. Nothing was charged.',
+    },
+  },
   NOT_ALLOWED: {
     status: 403,
     error: 'Not allowed',

@@ -18,6 +18,7 @@ import { activeCalls, sharedState } from '../payment/active_calls.ts'
 import { pricesOf } from '../payment/control/controls.ts'
 import { offersOf } from '../payment/offers.ts'
 import { prepaidCalls } from '../payment/prepaid_calls.ts'
+import { withReleases } from '../payment/reserved_calls.ts'
 import { noteStoredMedia, type Retention } from '../payment/retention.ts'
 import { timeouts as usual } from '../payment/timeouts.ts'
 import { NEW_WALLET_LIMIT, newWalletsLimit } from '../payment/unpaid/new_wallets.ts'
@@ -115,7 +116,9 @@ function observed(
     shared: sharedBy(owner, 'active calls', sharedState),
   })
   const prepaid = prepaidCalls(active.storage, { owner, clock, leaseMs })
-  const storage = withDeclaredRecords(prepaid?.storage ?? active.storage)
+  const { apiKeys } = ports.chain
+  const observing = withReleases(prepaid?.storage ?? active.storage, { apiKeys, clock })
+  const storage = withDeclaredRecords(observing)
   return { calls: { active, prepaid }, ports: { ...ports, storage } }
 }
 

@@ -3,12 +3,14 @@ import { handlePaid } from '../call/paid_call.ts'
 import { discover } from '../call/payment_required.ts'
 import { poll } from '../call/poll.ts'
 import { refund } from '../call/refund.ts'
-import { type Free, isSold, type Sold } from '../endpoint/mod.ts'
+import { type Free, isSold, type Polled, type Sold } from '../endpoint/mod.ts'
 import { paymentHeader, type RequestContext, requestContextOf } from '../endpoint/request_context.ts'
 import { trialOf } from '../endpoint/samples.ts'
 import type { Engine } from '../engine.ts'
 import type { Reply } from '../http/reply.ts'
 import { requestUrl } from '../http/request_url.ts'
+import { openKey } from '../identity/api_keys.ts'
+import type { OpenedKey } from '../ports/mod.ts'
 import { unknownPath, wrongMethod } from '../http/routing_errors.ts'
 import { withoutBase } from './base_path.ts'
 import { answerFree } from './free_routes.ts'
@@ -37,12 +39,37 @@ export function route(serving: Serving, { request, caller: from }: Arrived, foun
   const { endpoint, params } = match
   const bazaar = endpoint.kind === 'poll' ? NO_BAZAAR : documents.bazaar
   const requestContext = requestContextOf(request, url, { caller, params, bazaar })
+  const keyed = endpoint.kind === 'free' ? undefined : openKey(engine.ports.chain, requestContext)
+  if (keyed && endpoint.kind !== 'free') {
+    if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat
+    return answerKeyed(engine, { endpoint, keyed, id: params.id ?? '' }, (apiKey) =>
+      requestContextOf(request, url, { caller, params, bazaar, apiKey }),
+    )
+  }
   if (endpoint.kind === 'poll') return poll(engine, { route: endpoint, requestContext, id: params.id ?? '' })
   found.errorFormat = endpoint.errorFormat ?? 'plain'
   if (endpoint.kind === 'free') return answerFree(serving, endpoint, { requestContext, path, search: url.search })
   if (isTemplate(params) && paymentHeader(request) === null)
     return probe(engine, endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })
   return handlePaid(engine, { endpoint, requestContext })
+}
+
+type Keyed = { readonly endpoint: Sold | Polled; readonly keyed: Promise<OpenedKey>; readonly id: string }
+
+/** An order or a poll that brings an API key, which is wiped at the end unless a stream still needs it. */
+async function answerKeyed(
+  engine: Engine,
+  { endpoint, keyed, id }: Keyed,
+  contextOf: (apiKey: OpenedKey) => RequestContext,
+): Promise<Reply> {
+  const apiKey = await keyed
+  try {
+    const requestContext = contextOf(apiKey)
+    if (endpoint.kind === 'poll') return await poll(engine, { route: endpoint, requestContext, id })
+    return await handlePaid(engine, { endpoint, requestContext })
+  } finally {
+    apiKey.end()
+  }
 }
 
 /** A route of the host, which decides itself which requests it is for. */

@@ -29,6 +29,7 @@ export const EXPOSED_HEADERS = [
   'X-Payment-Settled',
   'X-Payment-Quoted',
   'X-Payment-Charged',
+  'X-Payment-Balance',
   'X-Payment-Settle-Error-Class',
   'WWW-Authenticate',
   'X-Request-Id',

@@ -57,6 +57,7 @@ type LeasedKey = {
 }
 
 const READ_EVERY_MS = 60_000
+const NO_KEY_HERE = 'this replica holds no relayer key; ask again'
 
 /** An EVM chain whose relayer key no other replica uses at the same time. Without a funded key it offers no terms. */
 export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions): LeasedChain {
@@ -293,6 +294,8 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     async settle(payment, offer, at): Promise<Settlement> {
       const facilitator = offer.scheme === 'upto' ? facilitatorOf(payment) : undefined
       if (facilitator) return await settleWith(facilitator, payment, offer, at)
+      // A reservation is charged in storage alone.
+      if (payment.payload.type === 'key') return await reader.settle(payment, offer, at)
       const current = serving(at.now)
       if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
       const settlement = await current.sender.settle(payment, offer, at)
@@ -304,15 +307,27 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     },
     ...(reader.secure && {
       async secure(payment, offer, at) {
-        if (payment.payload.type !== 'deposit') return { kind: 'secured' }
+        if (payment.payload.type !== 'deposit')
+          return (await reader.secure?.(payment, offer, at)) ?? { kind: 'secured' }
         const secured = serving(at.now)?.sender.secure?.(payment, offer, at)
-        return (await secured) ?? { kind: 'unavailable', reason: 'this replica holds no relayer key; ask again' }
+        return (await secured) ?? unavailable(NO_KEY_HERE)
       },
     }),
     ...(reader.refund && {
       async refund(...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>): Promise<Refunding> {
         const refunded = serving(at.now)?.sender.refund?.(payment, offer, at)
-        return (await refunded) ?? { kind: 'unavailable', reason: 'this replica holds no relayer key; ask again' }
+        return (await refunded) ?? unavailable(NO_KEY_HERE)
+      },
+    }),
+    ...(reader.apiKeys && {
+      apiKeys: {
+        ...reader.apiKeys,
+        deposit: async (payment, at) =>
+          (await serving(at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
+        close: async (key, network, at) => {
+          const current = serving(at.now)?.sender.apiKeys
+          return current ? await current.close(key, network, at) : unavailable(NO_KEY_HERE)
+        },
       },
     }),
     async release(now) {

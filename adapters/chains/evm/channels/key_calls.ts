@@ -85,6 +85,8 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
   const claimable = (mirror: Mirror, now: number) => claimableOf(mirror, { now, withdrawDelay })
   /** Of each channel, by the name of the call. An amount of 0 is reserved in the record. */
   const open = sharedBy(storage, 'key calls', () => new Map<Hex, Map<string, Open>>())
+  /** Signers that the end of a call closes. */
+  const signing = sharedBy(storage, 'key call signers', () => new WeakSet<KeySigner>())
   const turns = sharedBy(storage, 'key call turns', () => new Map<Hex, Promise<void>>())
 
   /** Changes of one channel take turns, so that those of one process never race. Ends with the returned function. */
@@ -114,6 +116,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
   function note(channelId: Hex, name: string, call: Open): void {
     const calls = open.get(channelId) ?? new Map<string, Open>()
     open.set(channelId, calls.set(name, call))
+    if (call.signer) signing.add(call.signer)
   }
 
   /** The call has ended: nothing more is signed for it. */
@@ -254,7 +257,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     const rest = withoutReservation(before, name)
     const { ceiling, signature } = rest
     const moved = chargedState(rest, { due, ceiling, signature })
-    const signer = openOf(channelId, name)?.signer
+    const signer = openOf(channelId, name)?.signer ?? call.signer
     if (moved.charged > moved.ceiling && !signer && !voucher) return 'the process that had the key is gone'
     return await covering(moved, { signer, voucher, now })
   }
@@ -346,7 +349,19 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     }
   }
 
-  return { verify, secure, settle, drawDown, fate, release, recorded, available, reserved, hasReserved }
+  return {
+    verify,
+    secure,
+    settle,
+    drawDown,
+    fate,
+    release,
+    recorded,
+    isSigning: (signer: KeySigner) => signing.has(signer),
+    available,
+    reserved,
+    hasReserved,
+  }
 }
 
 export type KeyCalls = ReturnType<typeof keyCalls>

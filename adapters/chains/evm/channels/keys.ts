@@ -55,13 +55,11 @@ type Opened = OpenedKey & { readonly signer: KeySigner }
 export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConfig): ChainKeys {
   const { rpc, reads, states, index, calls, channels, deposits, refunds, digests } = context
   const { network, asset, mode, lagSeconds } = config
-  /** Signers that a call needs until it ends. */
-  const inUse = new WeakSet<KeySigner>()
 
   async function open(seed: Uint8Array): Promise<Opened> {
     const signer = await keySigner(seed)
     const end = () => {
-      if (!inUse.has(signer)) signer.close()
+      if (!calls.isSigning(signer)) signer.close()
     }
     return { address: signer.address, signer, end }
   }
@@ -80,8 +78,6 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     const state = found.find((each) => calls.available(each, at.now) >= price) ?? found[0]
     if (!offer || !state) return undefined
     const { signer } = key as Opened
-    // The end of the call wipes the key.
-    if (order.isLate) inUse.add(signer)
     const named = { name: `key/${order.name}`, isLate: order.isLate, until: order.until }
     return { kind: 'payment', payment: channels.payment({ offer, config: state.config, signer }, named), offer }
   }

@@ -8,7 +8,11 @@ import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
 import { type ChannelCosts, channelCosts } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
+import { privateKeyOf } from '../../../../../adapters/chains/evm/api_key.ts'
 import { keyCalls } from '../../../../../adapters/chains/evm/channels/key_calls.ts'
+import { keyIndex, keySalt } from '../../../../../adapters/chains/evm/channels/key_index.ts'
+import { keyedChannels } from '../../../../../adapters/chains/evm/channels/keyed.ts'
+import { channelKeys } from '../../../../../adapters/chains/evm/channels/keys.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
 import { evmIdentity } from '../../../../../adapters/chains/evm/identity.ts'
 import type { Reads } from '../../../../../adapters/chains/evm/reads.ts'
@@ -42,6 +46,8 @@ export function voucherChain(
   sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
   /** Gas is worth nothing unless told. */
   costs: ChannelCosts = FREE,
+  /** Takes API keys. */
+  takesKeys = false,
 ): Chain {
   /** Nonces of deposits that were sent. */
   const landed = new Set<string>()
@@ -80,9 +86,8 @@ export function voucherChain(
     },
   }
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
-  /** No account has code. */
   const rpc = {
-    request: async (method?: string) => ({ kind: 'result' as const, value: method === 'eth_getCode' ? '0x' : '0x8' }),
+    request: async (method?: string) => ({ kind: 'result' as const, value: RPC[method ?? ''] ?? '0x8' }),
   }
   const { checkSignature } = evmIdentity(
     { rpc: rpc as unknown as Rpc, reads: reads as unknown as Reads },
@@ -109,8 +114,27 @@ export function voucherChain(
       lagSeconds: 10,
     },
   )
-  return { ...channels, families: [evmFamily], terms: () => [channels.terms()] }
+  const keyed = keyedChannels({ channels, calls, states, digests, takesKeys })
+  const index = keyIndex(storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const apiKeys = channelKeys(
+    {
+      ...context,
+      reads: reads as Pick<Reads, 'view'>,
+      rpc: rpc as unknown as Pick<Rpc, 'request'>,
+      index,
+      calls,
+      channels: keyed,
+      deposits,
+      refunds,
+      digests,
+    },
+    { network: NETWORK, asset: ASSET, mode: 'test', lagSeconds: 10 },
+  )
+  return { ...keyed, families: [evmFamily], terms: () => [channels.terms()], ...(takesKeys && { apiKeys }) }
 }
+
+/** Accounts have no code, and have sent nothing. */
+const RPC: Readonly<Record<string, string>> = { eth_getCode: '0x', eth_getTransactionCount: '0x0' }
 
 /** The nonce of the deposit that a transaction brings; undefined for any other one. */
 function depositNonceIn(data: Hex): Hex | undefined {
@@ -151,11 +175,11 @@ const SELLER: Seller = {
  * names in place of the key that signs its vouchers.
  */
 export function voucherBuyer(
-  name: string,
+  name: string | PrivateKeyAccount,
   { payTo, asset, extra, salt: channelSalt = 7n }: Seller = SELLER,
   payer?: Hex,
 ) {
-  const account = privateKeyToAccount(keccak256(toHex(name)))
+  const account = typeof name === 'string' ? privateKeyToAccount(keccak256(toHex(name))) : name
   const channelConfig = {
     payer: payer ?? lower(account.address),
     payerAuthorizer: lower(account.address),
@@ -220,3 +244,12 @@ const RECEIVE = [
   { name: 'validBefore', type: 'uint256' },
   { name: 'nonce', type: 'bytes32' },
 ]
+
+/** A wallet with an API key of this seed, and the deposit of the wallet into the channel of the key. */
+export function keyBuyer(seed: Uint8Array, accepted: Offer) {
+  const payer = privateKeyToAccount(keccak256(toHex(`payer ${seed[0]}`)))
+  const key = privateKeyToAccount(toHex(privateKeyOf(seed)))
+  const salt = BigInt(keySalt(lower(key.address)))
+  const buyer = voucherBuyer(key, { ...SELLER, salt }, lower(payer.address))
+  return { ...buyer, payer, key, deposit: (amount: bigint) => buyer.open({ ...accepted, amount: '0' }, amount, payer) }
+}

@@ -1,0 +1,50 @@
+/** Step 4 of an order that brings an API key: its payment, from a channel of the key (contract, area 23). */
+import type { Engine } from '../engine.ts'
+import { ApiError } from '../http/errors.ts'
+import { invalidKey } from '../keys/presented_key.ts'
+import { newId } from '../lib/ids.ts'
+import { within } from '../lib/timers.ts'
+import type { KeyOrder, KeyPayment } from '../ports/mod.ts'
+import * as replies from '../endpoint/replies.ts'
+import type { Offered } from './order.ts'
+
+/** Undefined without a key. Throws ApiError for a key that has no channel here. */
+export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPayment | undefined> {
+  const { apiKey } = order.requestContext
+  const { chain, clock } = engine.ports
+  if (!apiKey || !chain.apiKeys) return undefined
+  const keys = chain.apiKeys
+  const paying = await within(clock, engine.settings.timeouts.verifyMs, (signal) =>
+    keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal }),
+  ).catch((error: Error) => {
+    throw replies.cannotVerify(error.message)
+  })
+  if (!paying) throw unknownKey()
+  return paying
+}
+
+/**
+ * A call that ends with its request has its voucher signed with its charge. One that may outlive it has a ceiling
+ * signed now, and its reservation lasts as long as its result.
+ */
+function keyOrderOf({ ports, settings }: Engine, { endpoint, input, offers }: Offered): KeyOrder {
+  const name = newId(ports.random)
+  const now = ports.clock.now()
+  const isStream = endpoint.delivery === 'stream'
+  const isLate = isStream
+    ? endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+    : endpoint.delivery === 'inline'
+  const { maxJobMs } = settings.timeouts
+  return { offers, name, isLate, until: now + maxJobMs + (isLate ? 0 : endpoint.retention.unclaimedMs) }
+}
+
+/** The same text for a key that was never funded and for one that nobody has made. */
+export const unknownKey = (): ApiError =>
+  invalidKey('The API key is not known here: it has no channel at this gateway. Check the key and the base URL.')
+
+/** The 402 of a key whose channel does not cover the call: never a challenge, which no tool with a key understands. */
+export const keyNotCovered = (reason: string): ApiError =>
+  new ApiError('INSUFFICIENT_BALANCE', {
+    message: `${reason}. Nothing was charged.`,
+    headers: { 'x-should-retry': 'false', 'cache-control': 'private, no-store' },
+  })

@@ -1,0 +1,28 @@
+/** The API key of a request, opened for as long as the request needs it. */
+import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
+import { bringsKey, invalidKey, type PresentedKey, presentedKey, refuseKeyInQuery } from '../keys/presented_key.ts'
+import type { Chain, ChainKeys, OpenedKey } from '../ports/mod.ts'
+
+/**
+ * Undefined without a key, where keys are off, and where a payment in the same request pays instead. Throws ApiError
+ * for a key that must not be used. Whoever gets the key ends it.
+ */
+export function openKey(
+  { apiKeys }: Pick<Chain, 'apiKeys'>,
+  { request, query, origin }: Pick<RequestContext, 'request' | 'query' | 'origin'>,
+): Promise<OpenedKey> | undefined {
+  if (!apiKeys) return undefined
+  if (query.size > 0) refuseKeyInQuery(query)
+  if (!bringsKey(request) || paymentHeader(request) !== null) return undefined
+  const presented = presentedKey(request, origin)
+  return presented && opened(apiKeys, presented)
+}
+
+async function opened(apiKeys: ChainKeys, { mode, seed }: PresentedKey): Promise<OpenedKey> {
+  try {
+    if (apiKeys.modes.includes(mode)) return await apiKeys.open(seed)
+    throw invalidKey(`The API key is of the ${mode} mode, which this gateway does not take.`)
+  } finally {
+    seed.fill(0)
+  }
+}

@@ -1,0 +1,236 @@
+/** Calls that are paid by an API key: admitted, charged, refused, and what becomes of the key. */
+import { describe, expect, test } from 'bun:test'
+import { privateKeyOf } from '../../../adapters/chains/evm/api_key.ts'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { KEY_HEADERS } from '../../../core/keys/presented_key.ts'
+import { keyText } from '../../../core/keys/key_text.ts'
+import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
+import { FREE, keyBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
+import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
+import { COMPLETIONS, HELLO, SKY, STREAM, table } from './stream_kit.ts'
+
+const QUOTE = 2_000n
+/** 10 tokens in, 2 out, and the fee. */
+const CHARGE = 1_017n
+const SEED = new Uint8Array(32).fill(0x22)
+const KEY = keyText(SEED, 'test')
+const HTTPS = 'https://gateway.example'
+
+type Selling = { readonly balance?: bigint; readonly storage?: Storage; readonly takesKeys?: boolean }
+
+/** A gateway that takes keys, and a key whose channel has this balance. */
+async function selling(
+  script?: Parameters<typeof table>[0],
+  { balance = 100_000n, storage = memoryStorage(), takesKeys = true }: Selling = {},
+) {
+  const views = () => [[balance, 0n], [0n, 0n], [0n]]
+  const good = voucherChain(storage, [], views, () => 'mined', FREE, takesKeys)
+  const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []
+  const open = async (seed: Uint8Array) => {
+    const key = await (good.apiKeys as ChainKeys).open(seed)
+    opened.push({ seed, key })
+    return key
+  }
+  const chain = { ...good, ...(good.apiKeys && { apiKeys: { ...good.apiKeys, open } }) }
+  const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
+  const subject = await table(script, { ports: { storage, chain, random } })
+  const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
+  const buyer = keyBuyer(SEED, challenge.accepts[0] as Offer)
+  const at = { now: subject.clock.now(), signal: AbortSignal.timeout(10_000) }
+  if (takesKeys)
+    expect(await chain.apiKeys?.deposit(await buyer.deposit(balance), at)).toMatchObject({ kind: 'deposited' })
+  const ask = async (
+    body: unknown,
+    {
+      path = COMPLETIONS,
+      headers = { authorization: `Bearer ${KEY}` } as Record<string, string>,
+      on = subject.gateway as Gateway,
+    } = {},
+  ): Promise<Response> =>
+    await on.fetch(
+      new Request(HTTPS + path, {
+        method: body === undefined ? 'GET' : 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      }),
+      { ip: '192.0.2.1' },
+    )
+  const channel = async () => (await chain.apiKeys?.channels(buyer.key.address, at))?.[0]
+  const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
+  return { ...subject, storage, chain, buyer, opened, ask, channel, calls }
+}
+
+describe('a call with an API key', () => {
+  test('is charged what it used, without a 402 first, and says what is left (contract 23.5)', async () => {
+    const subject = await selling()
+    for (const name of KEY_HEADERS) {
+      const headers = { [name]: name === 'authorization' ? `Bearer ${KEY}` : KEY }
+      const response = await subject.ask(SKY, { headers })
+      expect(response.status).toBe(200)
+      expect(response.headers.get('x-payment-charged')).toBe('0.001017')
+    }
+    const last = await subject.ask(SKY)
+    expect(last.headers.get('x-payment-balance')).toBe('0.094915')
+    expect(last.headers.get('cache-control')).toContain('no-store')
+    expect(decodeHeader(last.headers.get('payment-response')).payer).toBe(subject.buyer.payer.address)
+    const five = await subject.calls()
+    expect(five.map(({ payer }) => payer)).toEqual(Array(5).fill(subject.buyer.payer.address))
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE * 5n, reserved: 0n, available: 94_915n })
+  })
+
+  test('is charged for a stream at its end, and the stream says how much (contract 23.5)', async () => {
+    const subject = await selling(async () => streamAnswer(HELLO))
+    const text = await (await subject.ask(STREAM)).text()
+    expect(text).toContain(': x-payment-charged 0.001017\n')
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
+  })
+
+  test('buys an image, which is charged its quote; a poll with the same key reads it again (contract 23.5)', async () => {
+    const subject = await selling()
+    const response = await subject.ask(FOX, { path: GENERATIONS })
+    expect(response.status).toBe(200)
+    const [call] = await subject.calls()
+    expect(await subject.channel()).toMatchObject({ charged: call?.quote, reserved: 0n })
+    const again = await subject.ask(undefined, { path: `${GENERATIONS}/${call?.id}` })
+    expect(again.status).toBe(200)
+    expect(await subject.channel()).toMatchObject({ charged: call?.quote, reserved: 0n })
+    const other = keyText(new Uint8Array(32).fill(9), 'test')
+    const stranger = await subject.ask(undefined, {
+      path: `${GENERATIONS}/${call?.id}`,
+      headers: { 'x-api-key': other },
+    })
+    expect(stranger.status).toBe(403)
+  })
+
+  test('that fails upstream costs nothing and reserves nothing (contract 23.5)', async () => {
+    let turn = 0
+    const subject = await selling(
+      async () => {
+        if (turn++ === 0) throw new Error('the vendor is down')
+        return wholeAnswer()
+      },
+      { balance: QUOTE },
+    )
+    expect((await subject.ask(SKY)).status).toBeGreaterThanOrEqual(500)
+    expect(await subject.channel()).toMatchObject({ charged: 0n, reserved: 0n, available: QUOTE })
+    expect((await subject.ask(SKY)).status).toBe(200)
+  })
+
+  test('of 64 at once is served as far as the balance covers their quotes (contract 23.6)', async () => {
+    const ready = door()
+    const subject = await selling(
+      async () => {
+        await ready.passed
+        return wholeAnswer()
+      },
+      { balance: QUOTE * 20n + 500n },
+    )
+    const all = Array.from({ length: 64 }, () => subject.ask(SKY))
+    const refused = await Promise.all(all.slice(20))
+    expect(new Set(refused.map(({ status }) => status))).toEqual(new Set([402]))
+    const [one] = refused as [Response]
+    expect((await one.json()).error.message).toContain('0.040000 USDC are reserved by calls that are open')
+    ready.open()
+    expect((await Promise.all(all)).filter(({ status }) => status === 200)).toHaveLength(20)
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE * 20n, reserved: 0n })
+    expect((await subject.calls()).reduce((sum, { charge }) => sum + (charge ?? 0n), 0n)).toBe(CHARGE * 20n)
+  })
+
+  test('of 64 at once over two replicas is served no further, and every charge is kept (contract 23.6)', async () => {
+    const memory = memoryStorage()
+    const ready = door()
+    const script = async () => {
+      await ready.passed
+      return wholeAnswer()
+    }
+    const at = { balance: QUOTE * 20n + 500n }
+    const first = await selling(script, { ...at, storage: { ...memory, isShared: true } })
+    const second = await selling(script, { ...at, storage: { ...memory, isShared: true } })
+    let refused = 0
+    const counted = (response: Response) => {
+      if (response.status === 402 && ++refused === 44) ready.open()
+      return response
+    }
+    const all = Array.from({ length: 64 }, async (_, i) => counted(await (i % 2 ? first : second).ask(SKY)))
+    expect((await Promise.all(all)).filter(({ status }) => status === 200)).toHaveLength(20)
+    expect(await first.channel()).toMatchObject({ charged: CHARGE * 20n, reserved: 0n })
+    expect((await first.calls()).reduce((sum, { charge }) => sum + (charge ?? 0n), 0n)).toBe(CHARGE * 20n)
+  })
+})
+
+describe('a key that does not pay', () => {
+  test('is 402 without a challenge when it is used up, in the format of the caller (contract 23.7)', async () => {
+    const subject = await selling(undefined, { balance: QUOTE - 1n })
+    const response = await subject.ask(SKY)
+    expect([response.status, response.headers.get('payment-required')]).toEqual([402, null])
+    expect(response.headers.get('x-should-retry')).toBe('false')
+    expect((await response.json()).error).toMatchObject({
+      code: 'insufficient_quota',
+      type: 'insufficient_quota',
+      message: expect.stringContaining('the key has 0.001999 USDC left, and the call may cost 0.002000 USDC'),
+    })
+    const messages = await subject.ask(SKY, { path: '/api/v1/messages', headers: { 'x-api-key': KEY } })
+    expect(messages.status).toBe(402)
+    expect((await messages.json()).error.type).toBe('billing_error')
+  })
+
+  test('is 401 when it is unknown, mistyped or of the other mode, and is never repeated (contract 23.3)', async () => {
+    const subject = await selling()
+    const bad = [keyText(new Uint8Array(32).fill(7), 'test'), `${KEY.slice(0, -1)}0`, keyText(SEED, 'live')]
+    for (const key of bad) {
+      const response = await subject.ask(SKY, { headers: { 'x-api-key': key } })
+      const text = await response.text()
+      expect([response.status, response.headers.get('x-should-retry')]).toEqual([401, 'false'])
+      expect(text).not.toContain(key)
+    }
+    const query = await subject.ask(SKY, { path: `${COMPLETIONS}?key=${KEY}`, headers: {} })
+    expect([query.status, (await query.text()).includes(KEY)]).toEqual([400, false])
+  })
+
+  test('is ignored where keys are off, as any placeholder is (contract 7.6)', async () => {
+    const subject = await selling(undefined, { takesKeys: false })
+    const response = await subject.ask(SKY)
+    expect([response.status, response.headers.has('payment-required')]).toEqual([402, true])
+  })
+})
+
+test('a key is in no log line, record, call or order to a vendor (contract 23.8)', async () => {
+  const seen: unknown[] = []
+  const memory = memoryStorage()
+  const spied = Object.fromEntries(
+    Object.entries(memory).map(([verb, run]) => {
+      if (typeof run !== 'function') return [verb, run]
+      return [verb, (...given: unknown[]) => (seen.push(given), (run as (...all: unknown[]) => unknown)(...given))]
+    }),
+  )
+  const script = async (...order: unknown[]) => (seen.push(order), streamAnswer(HELLO))
+  const subject = await selling(script, { storage: { ...memory, ...spied } })
+  await (await subject.ask(STREAM)).text()
+  await subject.ask(FOX, { path: GENERATIONS })
+  await subject.ask(SKY, { headers: { 'x-goog-api-key': `${KEY.slice(0, -1)}0` } })
+  const all = [seen, subject.log.lines, await subject.calls()]
+  const written = JSON.stringify(all, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+  expect(written).toContain('"Why is the sky blue?"')
+  expect(written).toContain(subject.buyer.payer.address)
+  const secret = Buffer.from(privateKeyOf(SEED))
+  const secrets = [KEY, KEY.slice(9, 40), Buffer.from(SEED).toString('hex'), secret.toString('hex')]
+  for (const each of [...secrets, secret.toString('base64')]) expect(written).not.toContain(each)
+})
+
+test('the bytes of a key are wiped when its calls have ended, whatever became of them (contract 23.8)', async () => {
+  let turn = 0
+  const subject = await selling(async () => {
+    if (turn++ === 0) throw new Error('the vendor is down')
+    return streamAnswer(HELLO)
+  })
+  const orders = [STREAM, STREAM, { ...STREAM, max_tokens: 100_000 }, { ...STREAM, messages: 'none' }]
+  for (const order of orders) await (await subject.ask(order)).text()
+  await subject.ask(FOX, { path: GENERATIONS })
+  expect(subject.opened).toHaveLength(5)
+  for (const { seed, key } of subject.opened) {
+    expect(seed.every((byte) => byte === 0)).toBe(true)
+    const { signer } = key as unknown as { signer: { sign(digest: string): Promise<string> } }
+    await expect(signer.sign(`0x${'1'.repeat(64)}`)).rejects.toThrow('closed')
+  }
+})
