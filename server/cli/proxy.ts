@@ -1,6 +1,7 @@
 /** `farebox proxy`: lets programs that have only a base URL and an API key buy from a seller, within caps. */
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { privateKeyToAccount } from 'viem/accounts'
 import { inUsdc } from '../buyer/budget.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
 import { type Money, readWallet, walletPath } from '../buyer/wallet_file.ts'
@@ -185,6 +186,7 @@ async function walletFor(
       const client = scheme.client as unknown as Payer
       return {
         isUnspent,
+        ...(key.startsWith('0x') && { account: privateKeyToAccount(key as `0x${string}`) }),
         // Extensions are not handed over: one of them asks for an allowance.
         sign: async (taken) => (await client.createPaymentPayload(2, taken)).payload,
       }

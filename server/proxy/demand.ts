@@ -1,5 +1,5 @@
 /** The demand of a 402, read with limits, and the offer that this wallet may take. */
-import { fieldsOf, isFields, objectsOf, type Fields } from '../../core/lib/mod.ts'
+import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 import { decodeObject } from '../../core/x402/mod.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
@@ -7,6 +7,7 @@ import { EVM_NETWORKS } from '../../adapters/chains/evm/networks.ts'
 import { SOLANA_NETWORKS } from '../../adapters/chains/solana/networks.ts'
 
 export type Demand = {
+  /** As the seller sent them: `offerFor` checks the one that it returns. */
   readonly accepts: readonly Offer[]
   readonly resource: unknown
   readonly extensions: Readonly<Record<string, unknown>>
@@ -37,7 +38,11 @@ export async function readDemand(response: Response): Promise<Demand | undefined
   const found = [body, header].find((each) => isFields(each) && Array.isArray(each.accepts) && each.x402Version === 2)
   if (found === undefined) return undefined
   const { accepts, resource, extensions } = fieldsOf(found)
-  return { accepts: objectsOf(accepts).filter(isOffer), resource, extensions: fieldsOf(extensions) }
+  return {
+    accepts: objectsOf(accepts) as readonly unknown[] as readonly Offer[],
+    resource,
+    extensions: fieldsOf(extensions),
+  }
 }
 
 /** Undefined if the body is longer or slower than the limits. */
@@ -69,7 +74,7 @@ export async function limitedText(response: Response): Promise<string | undefine
   }
 }
 
-function isOffer(value: Fields): value is Fields & Offer {
+function isOffer(value: unknown): value is Offer {
   const { scheme, amount, asset, network, payTo, maxTimeoutSeconds } = fieldsOf(value)
   const areTexts = [scheme, amount, asset, network, payTo].every((each) => typeof each === 'string')
   const isAddress = /^(0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44})$/.test(String(payTo))
@@ -78,7 +83,7 @@ function isOffer(value: Fields): value is Fields & Offer {
 
 /** The first offer of these schemes that is in USDC on a network of this money. */
 export function offerFor(
-  { accepts }: Demand,
+  { accepts }: Pick<Demand, 'accepts'>,
   { money, schemes }: { readonly money: Money; readonly schemes: readonly string[] },
 ): Offer | undefined {
   const networks = networksOf(money)
@@ -86,7 +91,7 @@ export function offerFor(
     networks.some((each) => each.network === network && each.asset.toLowerCase() === asset.toLowerCase())
   const isSimple = ({ extra }: Offer) => [undefined, 'eip3009'].includes(extra?.assetTransferMethod as undefined)
   for (const scheme of schemes) {
-    const found = accepts.find((offer) => offer.scheme === scheme && isOurs(offer) && isSimple(offer))
+    const found = accepts.find((offer) => isOffer(offer) && offer.scheme === scheme && isOurs(offer) && isSimple(offer))
     if (found) return found
   }
   return undefined

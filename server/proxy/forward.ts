@@ -18,6 +18,7 @@ const NOT_TO_SELLER = new Set([
   'content-length',
   'cookie',
   'host',
+  'payment-authorization',
   'payment-signature',
   'referer',
   'x-payment',

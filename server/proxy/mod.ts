@@ -6,13 +6,14 @@ import { randomBytes } from 'node:crypto'
 import { fieldsOf } from '../../core/lib/mod.ts'
 import { decodeObject, encodeHeader, usdc } from '../../core/x402/mod.ts'
 import { type Caps, inUsdc, type IsUnspent, reserve } from '../buyer/budget.ts'
-import type { Journal, Reservation } from '../buyer/journal.ts'
+import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
 import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
 import { refusalOf } from './admission.ts'
 import { type Demand, limitedText, offerFor, readDemand } from './demand.ts'
 import { errorReply, formatOf } from './errors.ts'
 import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
+import { type Challenge, credentialFor, readChallenge } from './mpp.ts'
 import { type Payees, printable } from './payees.ts'
 import { keyOf, type Sent, unanswered } from './unanswered.ts'
 
@@ -21,7 +22,14 @@ export type Signer = {
   /** Returns the signed payload for an offer, as it stands in a payment. */
   sign(offer: Offer): Promise<Readonly<Record<string, unknown>>>
   readonly isUnspent?: IsUnspent | undefined
+  /** Signs challenges of MPP; absent where the network has none. */
+  readonly account?: Parameters<typeof credentialFor>[1] | undefined
 }
+
+type Terms =
+  | { readonly offer: Offer; readonly demand: Demand }
+  | { readonly offer: Offer; readonly challenge: Challenge }
+type Written = { readonly header: string; readonly payment: string; readonly signature: Signature | undefined }
 
 /** One paid call, for the line that is printed. `paid` is the signed price, in USDC. */
 export type PaidCall = {
@@ -114,17 +122,26 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     const first = await send(order)
     if (first.status !== 402) return passedBack(first)
     if (!isListed) throw unlisted()
-    const demand = await readDemand(first)
-    if (!demand)
-      throw new Refused(502, 'farebox proxy: the seller asks for money in a form that is not x402 version 2.')
-    return await paidReply(order, { key, sent: await sign(order, demand), isReplay: false })
+    const sent = await sign(order, await termsOf(first))
+    return await paidReply(order, { key, sent, isReplay: false })
+  }
+
+  /** The offer to pay: of x402 where the seller has one for this money, otherwise a challenge of MPP. */
+  async function termsOf(reply: Response): Promise<Terms> {
+    const demand = await readDemand(reply)
+    const offer = demand && offerFor(demand, { money, schemes: ['exact'] })
+    if (offer) return { offer, demand }
+    const challenge = readChallenge(reply.headers.get('www-authenticate'), now())
+    if (challenge && offerFor({ accepts: [challenge.offer] }, { money, schemes: ['exact'] }))
+      return { offer: challenge.offer, challenge }
+    if (!demand && !challenge)
+      throw new Refused(502, 'farebox proxy: the seller asks for money by neither x402 version 2 nor MPP.')
+    throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
   }
 
   /** Signs one payment within the caps. What is signed counts as spent from here on. */
-  async function sign(order: Order, demand: Demand): Promise<Sent> {
-    const offer = offerFor(demand, { money, schemes: ['exact'] })
-    if (!offer)
-      throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
+  async function sign(order: Order, terms: Terms): Promise<Sent> {
+    const { offer } = terms
     const { network, payTo, maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
     const seller = new URL(order.url).origin
     if (!(await payees.isAllowed({ seller, network, payTo })))
@@ -137,22 +154,34 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     const reserved = await reserveFor(price, { validSeconds, isUnspent: signer.isUnspent })
     let isSigned = false
     try {
-      const payload = await signer.sign(offer)
-      const payment = encodeHeader({
-        x402Version: 2,
-        ...(demand.resource !== undefined && { resource: demand.resource }),
-        accepted: offer,
-        payload,
-        extensions: withIdentifier(demand.extensions),
-      })
-      const signature = signatureOf(payment, { offer, now: now() })
-      if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
+      const { header, payment, signature } = await written(signer, terms)
       if (signature) journal.signed(reserved, signature)
       isSigned = true
-      return { payment, price, until: now() + validSeconds * 1000 }
+      return { header, payment, price, until: now() + validSeconds * 1000 }
     } finally {
       if (!isSigned) release(reserved)
     }
+  }
+
+  /** The header of a payment, checked against the offer that was within the caps. */
+  async function written(signer: Signer, terms: Terms): Promise<Written> {
+    const { offer } = terms
+    if ('challenge' in terms) {
+      if (!signer.account) throw new Refused(402, 'farebox proxy: this wallet cannot pay by MPP. Nothing was paid.')
+      const { header } = terms.challenge
+      return { header, ...(await credentialFor(terms.challenge, signer.account)) }
+    }
+    const { resource, extensions } = terms.demand
+    const payment = encodeHeader({
+      x402Version: 2,
+      ...(resource !== undefined && { resource }),
+      accepted: offer,
+      payload: await signer.sign(offer),
+      extensions: withIdentifier(extensions),
+    })
+    const signature = signatureOf(payment, { offer, now: now() })
+    if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
+    return { header: PAYMENT, payment, signature }
   }
 
   async function reserveFor(
@@ -189,7 +218,7 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
   ): Promise<Response> {
     const retain = once(() => open.retain(key, sent))
     try {
-      const reply = await collected(await send(order, sent.payment), { order, payment: sent.payment })
+      const reply = await collected(await send(order, sent), { order, sent })
       const isDelivered = reply.ok
       const done = (receipt?: string) => {
         const { method, path, model } = order
@@ -234,7 +263,7 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
   /** Polls a job until it has its result, with the payment that ordered it. */
   async function collected(
     reply: Response,
-    { order, payment }: { readonly order: Order; readonly payment: string },
+    { order, sent }: { readonly order: Order; readonly sent: Sent },
   ): Promise<Response> {
     const job = await pollUrlOf(reply, order.url)
     if (typeof job !== 'string') return job
@@ -247,7 +276,7 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
         throw new Refused(504, 'farebox proxy: the job takes too long. An unfinished job is not charged.')
       await options.wait(POLL_MS)
       order.gone.throwIfAborted()
-      const polled = await send(poll, payment)
+      const polled = await send(poll, sent)
       if (!RUNNING.includes(polled.status)) return polled
       await polled.body?.cancel()
     }
@@ -266,9 +295,9 @@ async function readOrder(request: Request, to: string): Promise<Order> {
 }
 
 /** Sends to the seller. A redirect is not followed: it could lead a payment elsewhere. */
-async function send({ method, url, headers: own, body, gone }: Order, payment?: string): Promise<Response> {
+async function send({ method, url, headers: own, body, gone }: Order, sent?: Sent): Promise<Response> {
   const headers = new Headers(own)
-  if (payment !== undefined) headers.set(PAYMENT, payment)
+  if (sent) headers.set(sent.header, sent.payment)
   const isBare = method === 'GET' || method === 'HEAD' || body.length === 0
   // Bun gives up after five minutes otherwise, and a video takes longer.
   const init = { method, headers, redirect: 'manual', signal: gone, timeout: false, ...(!isBare && { body }) } as const
@@ -361,7 +390,8 @@ function withIdentifier(extensions: Readonly<Record<string, unknown>>): Readonly
 }
 
 function receiptOf({ headers }: Response): string | undefined {
-  const transaction = fieldsOf(decodeObject(headers.get('payment-response') ?? '')).transaction
+  const read = (name: string) => fieldsOf(decodeObject(headers.get(name) ?? ''))
+  const transaction = read('payment-response').transaction ?? read('payment-receipt').reference
   return typeof transaction === 'string' && transaction !== '' ? printable(transaction) : undefined
 }
 

@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto'
 
-/** `until` in milliseconds since 1970: the signature is dead from then on. */
-export type Sent = { readonly payment: string; readonly price: bigint; readonly until: number }
+/** `header` carries `payment`. `until` in milliseconds since 1970: the signature is dead from then on. */
+export type Sent = { readonly header: string; readonly payment: string; readonly price: bigint; readonly until: number }
 
 export type Unanswered = {
   /** Takes the payment of an earlier request that was the same. */

@@ -208,3 +208,52 @@ test('a seller of another make (@x402/hono) is paid once, on chain, and only on 
     await server.stop(true)
   }
 }, 60_000)
+
+test('a seller that speaks MPP alone (mppx) verifies what it is paid with', async () => {
+  const { Mppx, evm } = await program('mppx/server')
+  const { network, asset, pay_to: recipient } = payer.devnet
+  const paid: any[] = []
+  const mppx = Mppx.create({
+    secretKey: 'a secret of the seller, of enough bytes',
+    realm: 'pay.example.com',
+    methods: [
+      evm.charge({
+        currency: asset,
+        recipient,
+        chainId: Number(network.split(':')[1]),
+        decimals: 6,
+        authorization: { name: 'USDC', version: '2' },
+        settle: async ({ payload }: any) => {
+          paid.push(payload)
+          return { reference: `0x${'ab'.repeat(32)}` }
+        },
+      }),
+    ],
+  })
+  const server = Bun.serve({
+    hostname: '127.0.0.1',
+    port: 0,
+    async fetch(request) {
+      if (request.method === 'GET') return new Response('not here', { status: 404 })
+      const result = await mppx.charge({ amount: '0.007' })(request)
+      return result.status === 402 ? result.challenge : result.withReceipt(Response.json({ data: ['fox'] }))
+    },
+  })
+  try {
+    const to = `http://127.0.0.1:${server.port}`
+    const key = payer.devnet.buyer.private_key
+    const proxy = await openProxyTo(to, { args: ['--test', '--payees', recipient], key })
+    const reply = await fetch(`${proxy.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${proxy.apiKey}`, 'content-type': 'application/json' },
+      body: '{"model":"m"}',
+    })
+    expect([reply.status, await reply.json()]).toEqual([200, { data: ['fox'] }])
+    expect(paid.map(({ value, to: payee }) => [value, payee.toLowerCase()])).toEqual([
+      ['7000', recipient.toLowerCase()],
+    ])
+    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, receipt 0xabab/)
+  } finally {
+    await server.stop(true)
+  }
+}, 60_000)

@@ -77,7 +77,10 @@ export async function startProxy(to: string, given: Partial<ProxyOptions> = {}) 
     models: undefined,
     async signer(offer) {
       const { scheme } = await walletOf(KEY, { rpcUrl: undefined, offer, origin: to })
-      return { sign: async (taken) => (await scheme.client.createPaymentPayload(2, taken as never)).payload }
+      return {
+        account: privateKeyToAccount(KEY),
+        sign: async (taken) => (await scheme.client.createPaymentPayload(2, taken as never)).payload,
+      }
     },
     now,
     wait: async () => {},

@@ -1,6 +1,7 @@
 /** farebox proxy as its programs, a page of a browser, another user and hostile sellers meet it. */
 import { afterEach, describe, expect, test } from 'bun:test'
 import { join } from 'node:path'
+import { keccak256, toBytes } from 'viem'
 import { capOf } from '../../../server/buyer/budget.ts'
 import { payeeList } from '../../../server/proxy/payees.ts'
 import type { ProxyOptions } from '../../../server/proxy/mod.ts'
@@ -420,5 +421,62 @@ describe('a payee', () => {
     const reply = await chat()
     expect([reply.status, await messageOf(reply)]).toEqual([402, expect.stringContaining(`Add --payees ${PAYEE}`)])
     expect(vendor.payments()).toEqual([])
+  })
+})
+
+describe('a seller that speaks MPP alone', () => {
+  const terms = {
+    amount: '2000',
+    currency: OFFER.asset,
+    methodDetails: { chainId: 84532, credentialTypes: ['authorization'], decimals: 6 },
+    recipient: PAYEE,
+  }
+  const challengeOf = (request: object, more = '') =>
+    `Bearer realm="x", Payment id="abc", realm="pay.example.com", method="evm", intent="charge", request="${Buffer.from(
+      JSON.stringify(request),
+    ).toString('base64url')}", expires="2026-11-24T12:05:00Z", opaque="eyJuIjoiMSJ9"${more}`
+  const mppSeller = (challenge: string) => {
+    const credentials: any[] = []
+    const vendor = seller(({ request }) => {
+      const sent = request.headers.get('payment-authorization') ?? request.headers.get('authorization')
+      if (!sent) return new Response('pay', { status: 402, headers: { 'www-authenticate': challenge } })
+      credentials.push(JSON.parse(Buffer.from(sent.replace('Payment ', ''), 'base64url').toString()))
+      const receipt = Buffer.from(JSON.stringify({ status: 'success', reference: '0xbeef' })).toString('base64url')
+      return Response.json({ ok: true }, { headers: { 'payment-receipt': receipt } })
+    })
+    return { vendor, credentials }
+  }
+
+  test.each([
+    ['in Authorization', ''],
+    ['in a field of its own', ', header="Payment-Authorization"'],
+  ])('is paid once by the prescribed nonce, %s, within the caps', async (_, more) => {
+    const { vendor, credentials } = mppSeller(challengeOf(terms, more))
+    const started = await open(vendor)
+    expect((await started.chat()).status).toBe(200)
+    const [{ challenge, payload, source }] = credentials
+    expect(challenge).toMatchObject({ id: 'abc', realm: 'pay.example.com', opaque: 'eyJuIjoiMSJ9' })
+    expect(payload).toMatchObject({ from: PAYER, to: PAYEE, value: '2000', validBefore: '1795521900' })
+    expect(payload.nonce).toBe(keccak256(toBytes('abcpay.example.com')))
+    expect(source).toBe(`did:pkh:eip155:84532:${PAYER}`)
+    expect([credentials.length, spent(started), started.calls[0]?.receipt]).toEqual([1, 2_000, '0xbeef'])
+  })
+
+  test.each([
+    ['a price above the cap', challengeOf({ ...terms, amount: '100001' })],
+    ['another payee', challengeOf({ ...terms, recipient: '0x00000000000000000000000000000000000000ee' })],
+    ['another token', challengeOf({ ...terms, currency: '0x00000000000000000000000000000000000000aa' })],
+    ['real money', challengeOf({ ...terms, methodDetails: { ...terms.methodDetails, chainId: 8453 } })],
+    ['a transaction', challengeOf({ ...terms, methodDetails: { chainId: 84532, credentialTypes: ['transaction'] } })],
+    ['a part for somebody else', challengeOf({ ...terms, methodDetails: { ...terms.methodDetails, splits: [] } })],
+    ['a credential in another field', challengeOf(terms, ', header="Cookie"')],
+    ['a life of days', challengeOf(terms).replace('2026-11-24', '2026-12-24')],
+    ['a payment that is over', challengeOf(terms).replace('12:05', '11:59')],
+    ['two prices', challengeOf(terms, ', request="e30"')],
+  ])('that asks for %s gets nothing', async (_, challenge) => {
+    const { vendor, credentials } = mppSeller(challenge)
+    const started = await open(vendor)
+    expect([402, 502]).toContain((await started.chat()).status)
+    expect([credentials, spent(started)]).toEqual([[], 0])
   })
 })
