@@ -5,12 +5,14 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { inUsdc } from '../buyer/budget.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
 import { type Money, readWallet, walletPath } from '../buyer/wallet_file.ts'
+import type { Channel } from '../proxy/channels.ts'
 import { listenLocally } from '../proxy/listen.ts'
 import { type PaidCall, proxy, type Signer } from '../proxy/mod.ts'
 import { payeeList, printable } from '../proxy/payees.ts'
 import { proxyToken, tokenPath } from '../proxy/token.ts'
 import { TOOL_LINES } from '../proxy/tool_lines.ts'
 import { findWallet, type Offer, walletOf } from './buy/wallet.ts'
+import { type ChannelLimits, proxyChannel } from './lib/proxy_channel.ts'
 import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
 import { isLocal, microUsdc } from './lib/buyer_options.ts'
 
@@ -19,7 +21,8 @@ Codex, opencode, Gemini CLI, Cursor, the SDKs. It passes their requests on to a 
 a local wallet, and passes answers and streams back as they arrive. What is above a cap is refused and costs nothing.
 
 Usage: farebox proxy [--to URL] [--port N] [--max-per-call USDC] [--max-per-day USDC] [--max-per-session USDC]
-                     [--models IDS] [--payees ADDRESSES] [--test] [--rpc URL] [--new-token]
+                     [--models IDS] [--payees ADDRESSES] [--test] [--rpc URL] [--channel [--deposit USDC]]
+                     [--new-token]
        farebox proxy env claude|codex|opencode|gemini|openai|anthropic [--port N] [--model ID]
 
 Options:
@@ -36,6 +39,11 @@ Options:
                      implies it
   --rpc              URL of a node of the chain: what it says was never spent, and cannot be any longer, no longer
                      counts; Solana needs it
+  --channel          pay by a channel (batch-settlement) where the seller offers it: one deposit, then each call is
+                     charged what it used; needs --rpc, except before a devnet. farebox wallet close sends the rest
+                     back
+  --deposit          with --channel: how much to deposit, in USDC (default: the seller's smallest deposit, if it is not
+                     above --max-per-day)
   --new-token        make a new token; programs with the former one are refused
   --model            env: the model to set
 
@@ -58,6 +66,8 @@ const options = {
   payees: text,
   test: flag,
   rpc: text,
+  channel: flag,
+  deposit: text,
   'new-token': flag,
   model: text,
 }
@@ -113,6 +123,14 @@ async function serve(io: Io, values: Values): Promise<void> {
   const to = await baseOf(url)
   const wallet = await walletFor(io, { url, isTest: values.test ?? false, rpc: values.rpc })
   const home = homeOf(io)
+  if (values.deposit !== undefined && !values.channel) throw new UsageError('--deposit goes with --channel')
+  if (values.channel && wallet.rpcUrl === undefined)
+    throw new UsageError('--channel reads the channel from the chain: add the URL of an RPC node with --rpc')
+  const limits = values.channel && {
+    directory: join(home, '.farebox/channels'),
+    deposit: values.deposit === undefined ? undefined : microUsdc('--deposit', values.deposit),
+    maxDeposit: caps.perDay,
+  }
   const path = wallet.money === 'test' ? testJournalPath(home) : journalPath(home)
   const journal = openJournal(path, Date.now)
   const handle = proxy({
@@ -125,6 +143,7 @@ async function serve(io: Io, values: Values): Promise<void> {
     payees: payeeList({ path: join(dirname(path), 'payees.json'), only: listOf(values.payees), ask: io.ask }),
     models: listOf(values.models),
     signer: wallet.signer,
+    ...(limits && { channel: (offer: Offer) => wallet.channel(offer, limits) }),
     now: Date.now,
     wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     report: (call) => io.err(lineOf(call, inUsdc(caps.perDay))),
@@ -147,7 +166,12 @@ function listening(port: number, handle: (request: Request) => Promise<Response>
   }
 }
 
-type Wallet = { readonly money: Money; signer(offer: Offer): Promise<Signer> }
+type Wallet = {
+  readonly money: Money
+  readonly rpcUrl: string | undefined
+  signer(offer: Offer): Promise<Signer>
+  channel(offer: Offer, limits: ChannelLimits): Promise<Channel>
+}
 
 /** Opens the wallet of the money that this proxy pays with. The key stays in this process. */
 async function walletFor(
@@ -173,14 +197,17 @@ async function walletFor(
       `There is no wallet for ${money} money. Run farebox wallet new${isTest ? ' --test' : ''}, or set FAREBOX_BUYER_KEY.`,
     )
   const opened = new Map<string, ReturnType<typeof walletOf>>()
+  const rpcUrl = rpc ?? devnet?.rpcUrl
   return {
     money,
+    rpcUrl,
+    channel: async (offer, limits) => await proxyChannel(key, { offer, rpcUrl, origin: new URL(url).origin, limits }),
     async signer(offer) {
       // A key in hex signs for EVM networks, a key in base58 for Solana.
       if (offer.network.startsWith('eip155:') !== key.startsWith('0x'))
         throw new Error(`the wallet has no key for ${printable(offer.network)}`)
       const name = `${offer.network} ${offer.asset}`
-      const wallet = opened.get(name) ?? walletOf(key, { rpcUrl: rpc ?? devnet?.rpcUrl, offer, origin: url })
+      const wallet = opened.get(name) ?? walletOf(key, { rpcUrl, offer, origin: url })
       opened.set(name, wallet)
       const { scheme, isUnspent } = await wallet
       const client = scheme.client as unknown as Payer

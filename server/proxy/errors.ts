@@ -28,3 +28,12 @@ export function errorReply(format: Format, { status, message }: { readonly statu
   }
   return Response.json(bodies[format], { status, headers: { 'x-should-retry': 'false', 'cache-control': 'no-store' } })
 }
+
+/** An answer of the proxy itself, in the format of the program that asked. */
+export class Refused extends Error {
+  readonly status: number
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}

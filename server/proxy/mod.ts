@@ -11,7 +11,8 @@ import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
 import { refusalOf } from './admission.ts'
 import { type Demand, limitedText, offerFor, readDemand } from './demand.ts'
-import { errorReply, formatOf } from './errors.ts'
+import { type Channel, CHANNEL_SCHEME, signVoucher, turns } from './channels.ts'
+import { errorReply, formatOf, Refused } from './errors.ts'
 import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
 import { type Challenge, credentialFor, readChallenge } from './mpp.ts'
 import { type Payees, printable } from './payees.ts'
@@ -29,6 +30,16 @@ export type Signer = {
 type Terms =
   | { readonly offer: Offer; readonly demand: Demand }
   | { readonly offer: Offer; readonly challenge: Challenge }
+  | { readonly offer: Offer; readonly demand: Demand; readonly channel: Channel }
+type Attempt = {
+  readonly key: string
+  readonly sent: Sent
+  readonly isReplay: boolean
+  /** Lets the next call of the channel run. */
+  readonly end: () => void
+}
+/** The comments at the end of a stream: the transaction, and the header of the receipt. */
+type StreamReceipt = { readonly receipt?: string | undefined; readonly charge?: string | undefined }
 type Written = { readonly header: string; readonly payment: string; readonly signature: Signature | undefined }
 
 /** One paid call, for the line that is printed. `paid` is the signed price, in USDC. */
@@ -57,19 +68,12 @@ export type ProxyOptions = {
   readonly models: readonly string[] | undefined
   /** Throws with a message for a person where this network cannot be paid. */
   signer(offer: Offer): Promise<Signer>
+  /** Opens the wallet's channel with the seller of an offer; absent where channels are not used. */
+  channel?(offer: Offer): Promise<Channel>
   readonly now: () => number
   /** Waits before the next poll of a job. */
   wait(ms: number): Promise<void>
   report(call: PaidCall): void
-}
-
-/** An answer of the proxy itself, in the format of the program that asked. */
-class Refused extends Error {
-  readonly status: number
-  constructor(status: number, message: string) {
-    super(message)
-    this.status = status
-  }
 }
 
 type Order = {
@@ -94,6 +98,7 @@ const JOB_MS = 65 * 60_000
 export function proxy(options: ProxyOptions): (request: Request) => Promise<Response> {
   const { to, token, port, money, caps, journal, payees, models, now, report } = options
   const open = unanswered(now)
+  const turnOf = turns()
   let session = 0n
 
   return async function handle(request) {
@@ -118,17 +123,44 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     if (!isListed && !isRead) throw unlisted()
     const key = keyOf(order.method, order)
     const earlier = open.take(key)
-    if (earlier) return await paidReply(order, { key, sent: earlier, isReplay: true })
+    if (earlier)
+      return await inTurn(earlier.channel, (end) => paidReply(order, { key, sent: earlier, isReplay: true, end }))
     const first = await send(order)
     if (first.status !== 402) return passedBack(first)
     if (!isListed) throw unlisted()
-    const sent = await sign(order, await termsOf(first))
-    return await paidReply(order, { key, sent, isReplay: false })
+    const terms = await termsOf(first)
+    await agree(order, terms.offer)
+    return await inTurn('channel' in terms ? terms.channel : undefined, async (end) => {
+      const sent = await sign(terms)
+      return await paidReply(order, { key, sent, isReplay: false, end })
+    })
+  }
+
+  /** Runs a call of a channel after those before it. `end` lets the next one run. */
+  async function inTurn(channel: Channel | undefined, run: (end: () => void) => Promise<Response>): Promise<Response> {
+    const end = once(channel ? await turnOf(channel.id) : () => {})
+    try {
+      return await run(end)
+    } catch (error) {
+      end()
+      throw error
+    }
+  }
+
+  /** Throws where nobody has agreed to pay the payee of an offer. */
+  async function agree({ url }: Order, { network, payTo }: Offer): Promise<void> {
+    if (await payees.isAllowed({ seller: new URL(url).origin, network, payTo })) return
+    throw new Refused(
+      402,
+      `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
+    )
   }
 
   /** The offer to pay: of x402 where the seller has one for this money, otherwise a challenge of MPP. */
   async function termsOf(reply: Response): Promise<Terms> {
     const demand = await readDemand(reply)
+    const metered = options.channel && demand && offerFor(demand, { money, schemes: [CHANNEL_SCHEME] })
+    if (metered && options.channel) return { offer: metered, demand, channel: await options.channel(metered) }
     const offer = demand && offerFor(demand, { money, schemes: ['exact'] })
     if (offer) return { offer, demand }
     const challenge = readChallenge(reply.headers.get('www-authenticate'), now())
@@ -140,15 +172,28 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
   }
 
   /** Signs one payment within the caps. What is signed counts as spent from here on. */
-  async function sign(order: Order, terms: Terms): Promise<Sent> {
+  async function sign(terms: Terms): Promise<Sent> {
     const { offer } = terms
-    const { network, payTo, maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
-    const seller = new URL(order.url).origin
-    if (!(await payees.isAllowed({ seller, network, payTo })))
-      throw new Refused(
-        402,
-        `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
-      )
+    const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
+    if ('channel' in terms) {
+      const { perSession } = caps
+      const left = perSession === undefined ? undefined : perSession - session
+      const { payment, reserved } = await signVoucher(terms.channel, {
+        ...terms,
+        caps: { ...caps, session: left },
+        journal,
+      })
+      session += reserved.amount
+      const until = now() + validSeconds * 1000
+      return {
+        header: PAYMENT,
+        payment,
+        price: reserved.amount,
+        until,
+        channel: terms.channel,
+        again: () => sign(terms),
+      }
+    }
     const signer = await options.signer(offer)
     const price = usdc(BigInt(offer.amount))
     const reserved = await reserveFor(price, { validSeconds, isUnspent: signer.isUnspent })
@@ -212,35 +257,33 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
    * Sends a payment, and keeps it for an identical request until the answer is delivered. A refusal is never answered
    * with another payment.
    */
-  async function paidReply(
-    order: Order,
-    { key, sent, isReplay }: { readonly key: string; readonly sent: Sent; readonly isReplay: boolean },
-  ): Promise<Response> {
-    const retain = once(() => open.retain(key, sent))
+  async function paidReply(order: Order, { key, sent: first, isReplay, end }: Attempt): Promise<Response> {
+    let sent = first
+    const retain = once(() => {
+      open.retain(key, sent)
+      end()
+    })
     try {
-      const reply = await collected(await send(order, sent), { order, sent })
-      const isDelivered = reply.ok
-      const done = (receipt?: string) => {
+      let reply = await collected(await send(order, sent), { order, sent })
+      if (reply.status === 402 && (await isCorrected(reply, sent)) && sent.again) {
+        sent = await sent.again()
+        reply = await collected(await send(order, sent), { order, sent })
+      }
+      const done = async ({ receipt, charge }: StreamReceipt = {}) => {
+        await sent.channel?.note(charge ?? reply.headers.get('payment-response') ?? undefined, sent.payment)
+        end()
         const { method, path, model } = order
         const [paid, today] = [inUsdc(usdc(sent.price)), inUsdc(journal.today())]
-        report({
-          method,
-          path,
-          model,
-          status: reply.status,
-          paid,
-          today,
-          isReplay,
-          receipt: receipt ?? receiptOf(reply),
-        })
+        const { status } = reply
+        report({ method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply) })
       }
-      if (!isDelivered) {
+      if (!reply.ok) {
+        await done()
         retain()
-        done()
         return reply.status === 402 ? await refusedPayment(reply, sent) : passedBack(reply)
       }
       if (!reply.body) {
-        done()
+        await done()
         return passedBack(reply)
       }
       return passedBack(new Response(watched(reply.body, { done, broken: retain }), reply))
@@ -248,6 +291,11 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
       retain()
       throw error
     }
+  }
+
+  /** Whether the refusal of a voucher told the state of its channel, so that the next one can be right. */
+  async function isCorrected({ headers }: Response, { channel, payment }: Sent): Promise<boolean> {
+    return (await channel?.correct({ required: headers.get('payment-required'), payment })) ?? false
   }
 
   async function refusedPayment(reply: Response, { until }: Sent): Promise<Response> {
@@ -333,7 +381,7 @@ async function pollUrlOf(reply: Response, ordered: string): Promise<string | Res
 /** Passes bytes on as they come. `done` gets the receipt of a stream after its end; `broken` runs if it ends early. */
 function watched(
   body: ReadableStream<Uint8Array>,
-  { done, broken }: { done(receipt: string | undefined): void; broken(): void },
+  { done, broken }: { done(receipt: StreamReceipt): Promise<void>; broken(): void },
 ): ReadableStream<Uint8Array> {
   const reader = body.getReader()
   const decoder = new TextDecoder()
@@ -343,7 +391,8 @@ function watched(
       try {
         const { done: isEnd, value } = await reader.read()
         if (isEnd) {
-          done(/(?:^|\n): x-payment-receipt (\S+)/.exec(tail)?.[1])
+          const comment = (name: string) => new RegExp(`(?:^|\\n): ${name} (\\S+)`).exec(tail)?.[1]
+          await done({ receipt: comment('x-payment-receipt'), charge: comment('payment-response') })
           return controller.close()
         }
         tail = (tail + decoder.decode(value, { stream: true })).slice(-TAIL)

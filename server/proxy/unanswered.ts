@@ -3,9 +3,21 @@
  * same payment again, so it cannot pay twice.
  */
 import { createHash } from 'node:crypto'
+import type { Channel } from './channels.ts'
 
-/** `header` carries `payment`. `until` in milliseconds since 1970: the signature is dead from then on. */
-export type Sent = { readonly header: string; readonly payment: string; readonly price: bigint; readonly until: number }
+export type Sent = {
+  /** Field that carries the payment. */
+  readonly header: string
+  readonly payment: string
+  /** The amount that counts as spent, in base units. */
+  readonly price: bigint
+  /** In milliseconds since 1970: the signature is dead from then on. */
+  readonly until: number
+  /** The channel of a voucher. */
+  readonly channel?: Channel
+  /** Signs another voucher on the corrected state of the channel. */
+  again?(): Promise<Sent>
+}
 
 export type Unanswered = {
   /** Takes the payment of an earlier request that was the same. */

@@ -42,8 +42,9 @@ afterAll(async () => {
 
 const env = { PATH: process.env.PATH ?? '', HOME: home }
 
-async function farebox(...args: readonly string[]) {
-  const child = Bun.spawn([process.execPath, MAIN, ...args], { env, stdin: null, stdout: 'pipe', stderr: 'pipe' })
+async function farebox({ args, key }: { readonly args: readonly string[]; readonly key?: string }) {
+  const own = { ...env, ...(key !== undefined && { FAREBOX_BUYER_KEY: key }) }
+  const child = Bun.spawn([process.execPath, MAIN, ...args], { env: own, stdin: null, stdout: 'pipe', stderr: 'pipe' })
   const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
   return { code, out, err }
 }
@@ -78,7 +79,7 @@ async function openProxyTo(
     }
   }
   const [, url = ''] = await until(/(http:\/\/127\.0\.0\.1:\d+) buys/)
-  const lines = await farebox('proxy', 'env', 'openai', '--port', new URL(url).port)
+  const lines = await farebox({ args: ['proxy', 'env', 'openai', '--port', new URL(url).port] })
   const [, apiKey = ''] = /OPENAI_API_KEY='(.*)'/.exec(lines.out) ?? []
   const [, baseURL = ''] = /OPENAI_BASE_URL='(.*)'/.exec(lines.out) ?? []
   return { url, apiKey, baseURL, until, text: () => printed }
@@ -178,6 +179,33 @@ describe('a proxy before a devnet', () => {
     expect(streamed).toContain('Say hello')
   }, 60_000)
 })
+
+test('a channel takes one deposit for many calls of an SDK, charges what they used, and sends the rest back', async () => {
+  const proxy = await openProxy('--payees', payer.devnet.pay_to, '--channel')
+  const client = new OpenAI({ apiKey: proxy.apiKey, baseURL: proxy.baseURL, maxRetries: 0 })
+  const before = await payer.balance()
+  const ask = (content: string) =>
+    client.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content }] })
+  const answers = await Promise.all(['one', 'two', 'three'].map(async (content) => await ask(content)))
+  expect(answers.map(({ choices }) => choices[0]?.message.content?.length !== 0)).toEqual([true, true, true])
+  let streamed = ''
+  const messages = [{ role: 'user' as const, content: 'Say hello' }]
+  for await (const chunk of await client.chat.completions.create({ model: MODEL, messages, stream: true }))
+    streamed += chunk.choices[0]?.delta.content ?? ''
+  expect(streamed).toContain('Say hello')
+  expect((await ask('last')).choices.length).toBe(1)
+  expect(before - (await payer.balance())).toBe(2_000_000n)
+  await proxy.until(/(?:chat\/completions[^]*?){5} 200/)
+  const key = payer.devnet.buyer.private_key
+  const wallet = (...args: string[]) => farebox({ args: ['wallet', ...args], key })
+  const listed = await wallet('show', '--test')
+  expect(listed.out).toMatch(/channel {3}0x[0-9a-f]{64} with http:\/\/127\.0\.0\.1:\d+: 1\.99\d* of 2 USDC left/)
+  const closed = await wallet('close', '--test', '--url', running.url, '--rpc', payer.devnet.rpc_url)
+  expect(closed.out).toMatch(/^refunded {2}1\.99\d* USDC/)
+  const charged = before - (await payer.balance())
+  expect(charged).toBeGreaterThan(5_000n)
+  expect(charged).toBeLessThan(12_000n)
+}, 60_000)
 
 test('a seller of another make (@x402/hono) is paid once, on chain, and only on the network of the money', async () => {
   const { evm } = running.wired.devnet ?? {}

@@ -1,0 +1,91 @@
+/**
+ * Payments by a channel (`batch-settlement`): one deposit, then a voucher for each call, whose ceiling counts all that
+ * the seller may claim so far. Calls of a channel go one after another, because each voucher builds on the last.
+ */
+import { fieldsOf } from '../../core/lib/mod.ts'
+import { encodeHeader, usdc } from '../../core/x402/mod.ts'
+import { aboveCap, beyondDay, type Caps, inUsdc } from '../buyer/budget.ts'
+import type { Journal, Reservation } from '../buyer/journal.ts'
+import type { Offer } from '../buyer/signed_payment.ts'
+import type { Demand } from './demand.ts'
+import { Refused } from './errors.ts'
+
+export const CHANNEL_SCHEME = 'batch-settlement'
+
+/** The wallet's channel with the seller of an offer. */
+export type Channel = {
+  readonly id: string
+  /** The largest deposit, in base units. */
+  readonly maxDeposit: bigint
+  /** Signs a voucher for the offer, and a deposit where the channel has too little. */
+  sign(offer: Offer): Promise<Readonly<Record<string, unknown>>>
+  /** Takes note of a receipt, which says what was charged. */
+  note(receipt: string | undefined, payment: string): Promise<void>
+  /** Takes over the state that a refusal proves with a voucher of this wallet. Resolves with whether it could. */
+  correct(refusal: { readonly required: string | null; readonly payment: string }): Promise<boolean>
+}
+
+/** The longest time after which money can be taken out of a channel without its seller, in seconds. */
+const MAX_WITHDRAW_DELAY_S = 30 * 86_400
+
+type Given = {
+  readonly offer: Offer
+  readonly demand: Demand
+  readonly caps: Caps & { readonly session: bigint | undefined }
+  readonly journal: Journal
+}
+
+/** Signs a voucher within the caps. What it raises the ceiling by counts as spent. */
+export async function signVoucher(
+  channel: Channel,
+  { offer, demand, caps, journal }: Given,
+): Promise<{ readonly payment: string; readonly reserved: Reservation }> {
+  const price = usdc(BigInt(offer.amount))
+  const above = aboveCap(caps, price)
+  if (above !== undefined) throw refused(`${above} Raise it with --max-per-call.`)
+  const { withdrawDelay = 0 } = offer.extra ?? {}
+  if (!(Number(withdrawDelay) <= MAX_WITHDRAW_DELAY_S)) throw refused('The channel could not be left for months.')
+  const payload = await channel.sign(offer)
+  const { channelId, maxClaimableAmount } = fieldsOf(payload.voucher)
+  const { amount: deposit = '0' } = fieldsOf(payload.deposit)
+  if (String(channelId).toLowerCase() !== channel.id.toLowerCase()) throw refused('The voucher is of another channel.')
+  if (BigInt(String(deposit)) > channel.maxDeposit)
+    throw refused(`The deposit is above ${inUsdc(usdc(channel.maxDeposit))} USDC. Raise it with --deposit.`)
+  const ceiling = { channel: channel.id.toLowerCase(), amount: usdc(BigInt(String(maxClaimableAmount))) }
+  const reserved = journal.reserveVoucher(ceiling, caps.perDay)
+  if ('left' in reserved) throw refused(`${beyondDay(price, reserved.left)} Raise it with --max-per-day.`)
+  // A seller that says it charged more than was signed would raise the next ceiling.
+  const most = caps.perCall !== undefined && caps.perCall > price ? caps.perCall : price
+  const isBeyond = reserved.amount > most
+  if (!isBeyond && !(caps.session !== undefined && reserved.amount > caps.session)) {
+    const { resource, extensions } = demand
+    const payment = {
+      x402Version: 2,
+      ...(resource !== undefined && { resource }),
+      accepted: offer,
+      payload,
+      extensions,
+    }
+    return { payment: encodeHeader(payment), reserved }
+  }
+  journal.releaseVoucher(ceiling, reserved)
+  throw refused(
+    isBeyond
+      ? `The voucher would raise the ceiling of the channel by ${inUsdc(reserved.amount)} USDC.`
+      : 'The cap of this session is reached. Raise it with --max-per-session.',
+  )
+}
+
+const refused = (reason: string) => new Refused(402, `farebox proxy: ${reason} Nothing was paid.`)
+
+/** Lets one call of a channel run at a time. Resolves with the end of the turn, which must be called. */
+export function turns(): (id: string) => Promise<() => void> {
+  const last = new Map<string, Promise<void>>()
+  return async (id) => {
+    let end = (): void => {}
+    const before = last.get(id)
+    last.set(id, new Promise((resolve) => (end = resolve)))
+    await before
+    return () => end()
+  }
+}

@@ -1,0 +1,140 @@
+/** Vouchers of a channel: in order, within the caps, and never further than a seller was promised. */
+import { afterEach, describe, expect, test } from 'bun:test'
+import { capOf } from '../../../server/buyer/budget.ts'
+import { type Channel, CHANNEL_SCHEME } from '../../../server/proxy/channels.ts'
+import type { ProxyOptions } from '../../../server/proxy/mod.ts'
+import { demand, encodeHeader, OFFER, type Received, seller, startProxy } from './proxy_kit.ts'
+
+const METERED = { ...OFFER, scheme: CHANNEL_SCHEME, extra: { ...OFFER.extra, withdrawDelay: 900 } }
+const ID = `0x${'c0'.repeat(32)}`
+
+const opened: { stop(): Promise<unknown> }[] = []
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.stop()
+})
+
+/** A channel whose base is what receipts say was charged. */
+function channel(given: Partial<Channel> = {}) {
+  const state = { base: 0n, isOpen: false, notes: 0 }
+  const made: Channel = {
+    id: ID,
+    maxDeposit: 2_000_000n,
+    async sign({ amount }) {
+      const voucher = { channelId: ID, maxClaimableAmount: String(state.base + BigInt(amount)), signature: '0x' }
+      const isFirst = !state.isOpen
+      state.isOpen = true
+      return { type: isFirst ? 'deposit' : 'voucher', voucher, ...(isFirst && { deposit: { amount: '2000000' } }) }
+    },
+    async note(receipt) {
+      state.notes += 1
+      if (receipt !== undefined) state.base = BigInt(JSON.parse(atob(receipt)).total)
+    },
+    correct: async () => false,
+    ...given,
+  }
+  return { made, state }
+}
+
+async function open(
+  answer: (received: Received) => Response | Promise<Response>,
+  { made, ...given }: Partial<ProxyOptions> & { readonly made: Channel },
+) {
+  const vendor = seller((received) => (received.payment ? answer(received) : demand([OFFER, METERED])))
+  const started = await startProxy(vendor.url, { channel: async () => made, ...given })
+  opened.push(started, vendor)
+  const ceilings = () => vendor.payments().map(({ payload }) => Number(payload.voucher.maxClaimableAmount))
+  return { ...started, vendor, ceilings, spent: () => Number(started.journal.today()) }
+}
+
+const paid = (total: number, body: object = {}) =>
+  Response.json(body, { headers: { 'payment-response': encodeHeader({ total: String(total) }) } })
+
+describe('a channel', () => {
+  test('is paid by vouchers that build on what was charged, whatever the program sends in parallel', async () => {
+    const { made, state } = channel()
+    let charged = 0
+    let running = 0
+    let most = 0
+    const { chat, ceilings, spent, vendor } = await open(
+      async () => {
+        most = Math.max(most, ++running)
+        await Promise.resolve()
+        running -= 1
+        return paid((charged += 500))
+      },
+      { made },
+    )
+    const replies = await Promise.all([1, 2, 3, 4].map(async (i) => await chat({}, { model: 'a', i })))
+    expect(replies.map(({ status }) => status)).toEqual([200, 200, 200, 200])
+    for (const reply of replies) await reply.text()
+    expect([ceilings(), most, state.base]).toEqual([[2_000, 2_500, 3_000, 3_500], 1, 2_000n])
+    expect(vendor.payments().map(({ payload }) => payload.type)).toEqual(['deposit', 'voucher', 'voucher', 'voucher'])
+    expect(spent()).toBe(3_500)
+  })
+
+  test('reads the receipt of a stream in its comments, before the next call', async () => {
+    const { made, state } = channel()
+    const { chat } = await open(
+      () => new Response(`data: [DONE]\n\n: payment-response ${encodeHeader({ total: '700' })}\n\n`),
+      { made },
+    )
+    await (await chat()).text()
+    expect([state.base, state.notes]).toEqual([700n, 1])
+  })
+
+  test('gets no voucher further than the cap of a call, whatever the seller says it charged', async () => {
+    const { made } = channel()
+    const { chat, ceilings, spent } = await open(() => paid(1_500_000), { made })
+    await (await chat()).text()
+    const reply = await chat({}, { model: 'b' })
+    expect([reply.status, await reply.text()]).toEqual([
+      402,
+      expect.stringContaining('raise the ceiling of the channel'),
+    ])
+    expect([ceilings(), spent()]).toEqual([[2_000], 2_000])
+  })
+
+  test.each([
+    [
+      'a price above the cap of a call',
+      { caps: { perCall: capOf('0.001'), perDay: capOf('5'), perSession: undefined } },
+    ],
+    [
+      'a price above the cap of the day',
+      { caps: { perCall: capOf('1'), perDay: capOf('0.001'), perSession: undefined } },
+    ],
+    ['the end of the session', { caps: { perCall: capOf('1'), perDay: capOf('5'), perSession: capOf('0.001') } }],
+  ])('gets nothing for %s', async (_, given) => {
+    const { made } = channel()
+    const { chat, vendor, spent } = await open(() => paid(0), { made, ...given })
+    expect((await chat()).status).toBe(402)
+    expect([vendor.payments(), spent()]).toEqual([[], 0])
+  })
+
+  test.each([
+    ['a deposit above its limit', { maxDeposit: 1_000_000n }],
+    ['a voucher of another channel', { id: `0x${'ee'.repeat(32)}` }],
+  ])('gets nothing for %s', async (_, given) => {
+    const { made } = channel(given)
+    const { chat, vendor, spent } = await open(() => paid(0), { made })
+    expect((await chat()).status).toBe(402)
+    expect([vendor.payments(), spent()]).toEqual([[], 0])
+  })
+
+  test('is not opened where it could not be left for months', async () => {
+    const { made } = channel()
+    const vendor = seller(() => demand([{ ...METERED, extra: { withdrawDelay: 99_999_999 } }]))
+    const started = await startProxy(vendor.url, { channel: async () => made })
+    opened.push(started, vendor)
+    expect((await started.chat()).status).toBe(402)
+    expect(vendor.payments()).toEqual([])
+  })
+
+  test('is corrected once, and a seller that corrects for ever gets no more than one price', async () => {
+    let corrections = 0
+    const { made } = channel({ correct: async () => ++corrections < 100 })
+    const { chat, ceilings, spent } = await open(() => demand([METERED]), { made })
+    for (let i = 0; i < 3; i++) expect((await chat()).status).toBe(402)
+    expect([new Set(ceilings()).size, spent()]).toEqual([1, 2_000])
+  })
+})
