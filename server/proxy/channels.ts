@@ -1,6 +1,6 @@
 /**
  * Payments by a channel (`batch-settlement`): one deposit, then a voucher for each call, whose ceiling counts all that
- * the seller may claim so far. Calls of a channel go one after another, because each voucher builds on the last.
+ * the seller may claim so far. Calls by channels go one after another, because each voucher builds on the last.
  */
 import { fieldsOf } from '../../core/lib/mod.ts'
 import { encodeHeader, usdc } from '../../core/x402/mod.ts'
@@ -33,13 +33,15 @@ type Given = {
   readonly demand: Demand
   readonly caps: Caps & { readonly session: bigint | undefined }
   readonly journal: Journal
+  /** Deposits of this proxy that no voucher has promised to the seller, in base units. */
+  readonly idle: bigint
 }
 
 /** Signs a voucher within the caps. What it raises the ceiling by counts as spent. */
 export async function signVoucher(
   channel: Channel,
-  { offer, demand, caps, journal }: Given,
-): Promise<{ readonly payment: string; readonly reserved: Reservation }> {
+  { offer, demand, caps, journal, idle }: Given,
+): Promise<{ readonly payment: string; readonly reserved: Reservation; readonly deposit: bigint }> {
   const price = usdc(BigInt(offer.amount))
   const above = aboveCap(caps, price)
   if (above !== undefined) throw refused(`${above} Raise it with --max-per-call.`)
@@ -47,10 +49,11 @@ export async function signVoucher(
   if (!(Number(withdrawDelay) <= MAX_WITHDRAW_DELAY_S)) throw refused('The channel could not be left for months.')
   const payload = await channel.sign(offer)
   const { channelId, maxClaimableAmount } = fieldsOf(payload.voucher)
-  const { amount: deposit = '0' } = fieldsOf(payload.deposit)
+  const deposit = BigInt(String(fieldsOf(payload.deposit).amount ?? '0'))
   if (String(channelId).toLowerCase() !== channel.id.toLowerCase()) throw refused('The voucher is of another channel.')
-  if (BigInt(String(deposit)) > channel.maxDeposit)
-    throw refused(`The deposit is above ${inUsdc(usdc(channel.maxDeposit))} USDC. Raise it with --deposit.`)
+  // Terms that change with each call would open a channel each.
+  if (deposit > 0n && idle + deposit > channel.maxDeposit)
+    throw refused(`Deposits would be above ${inUsdc(usdc(channel.maxDeposit))} USDC. Raise them with --deposit.`)
   const ceiling = { channel: channel.id.toLowerCase(), amount: usdc(BigInt(String(maxClaimableAmount))) }
   const reserved = journal.reserveVoucher(ceiling, caps.perDay)
   if ('left' in reserved) throw refused(`${beyondDay(price, reserved.left)} Raise it with --max-per-day.`)
@@ -66,7 +69,7 @@ export async function signVoucher(
       payload,
       extensions,
     }
-    return { payment: encodeHeader(payment), reserved }
+    return { payment: encodeHeader(payment), reserved, deposit }
   }
   journal.releaseVoucher(ceiling, reserved)
   throw refused(
@@ -78,13 +81,13 @@ export async function signVoucher(
 
 const refused = (reason: string) => new Refused(402, `farebox proxy: ${reason} Nothing was paid.`)
 
-/** Lets one call of a channel run at a time. Resolves with the end of the turn, which must be called. */
-export function turns(): (id: string) => Promise<() => void> {
-  const last = new Map<string, Promise<void>>()
-  return async (id) => {
+/** Lets one call run at a time. Resolves with the end of the turn, which must be called. */
+export function turns(): () => Promise<() => void> {
+  let last = Promise.resolve()
+  return async () => {
     let end = (): void => {}
-    const before = last.get(id)
-    last.set(id, new Promise((resolve) => (end = resolve)))
+    const before = last
+    last = new Promise((resolve) => (end = resolve))
     await before
     return () => end()
   }

@@ -100,6 +100,8 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
   const open = unanswered(now)
   const turnOf = turns()
   let session = 0n
+  /** Deposits that no voucher has promised to the seller yet. */
+  let idle = 0n
 
   return async function handle(request) {
     const { pathname } = new URL(request.url)
@@ -136,9 +138,9 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     })
   }
 
-  /** Runs a call of a channel after those before it. `end` lets the next one run. */
+  /** Runs a call by a channel after those before it. `end` lets the next one run. */
   async function inTurn(channel: Channel | undefined, run: (end: () => void) => Promise<Response>): Promise<Response> {
-    const end = once(channel ? await turnOf(channel.id) : () => {})
+    const end = once(channel ? await turnOf() : () => {})
     try {
       return await run(end)
     } catch (error) {
@@ -178,12 +180,15 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     if ('channel' in terms) {
       const { perSession } = caps
       const left = perSession === undefined ? undefined : perSession - session
-      const { payment, reserved } = await signVoucher(terms.channel, {
+      const { payment, reserved, deposit } = await signVoucher(terms.channel, {
         ...terms,
         caps: { ...caps, session: left },
         journal,
+        idle,
       })
       session += reserved.amount
+      const rest = idle + deposit - reserved.amount
+      idle = rest > 0n ? rest : 0n
       const until = now() + validSeconds * 1000
       return {
         header: PAYMENT,

@@ -130,6 +130,29 @@ describe('a channel', () => {
     expect(vendor.payments()).toEqual([])
   })
 
+  test('takes no more than one deposit, however often a seller changes the terms of its channel', async () => {
+    let opening = 0
+    const another = async (): Promise<Channel> => {
+      const id = `0x${String(++opening).padStart(64, '0')}`
+      return {
+        ...channel().made,
+        id,
+        sign: async ({ amount }) => ({
+          type: 'deposit',
+          voucher: { channelId: id, maxClaimableAmount: amount },
+          deposit: { amount: '2000000' },
+        }),
+      }
+    }
+    const { chat, vendor } = await open(() => paid(0), { made: channel().made, channel: another })
+    const statuses: number[] = []
+    for (let i = 0; i < 5; i++) statuses.push((await chat({}, { model: 'a', i })).status)
+    expect([statuses, vendor.payments().length]).toEqual([[200, 402, 402, 402, 402], 1])
+    const other = await open(() => paid(0), { made: channel().made, channel: another })
+    await Promise.all([1, 2, 3, 4].map((i) => other.chat({}, { model: 'a', i })))
+    expect(other.vendor.payments().length).toBe(1)
+  })
+
   test('is corrected once, and a seller that corrects for ever gets no more than one price', async () => {
     let corrections = 0
     const { made } = channel({ correct: async () => ++corrections < 100 })
