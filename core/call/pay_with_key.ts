@@ -1,7 +1,7 @@
 /** Step 4 of an order that brings an API key: its payment, from a channel of the key (contract, area 23). */
 import type { Engine } from '../engine.ts'
 import { ApiError } from '../http/errors.ts'
-import { invalidKey } from '../keys/presented_key.ts'
+import { unknownKey } from '../keys/presented_key.ts'
 import { newId } from '../lib/ids.ts'
 import { within } from '../lib/timers.ts'
 import type { KeyOrder, KeyPayment } from '../ports/mod.ts'
@@ -37,10 +37,6 @@ function keyOrderOf({ ports, settings }: Engine, { endpoint, input, offers }: Of
   const { maxJobMs } = settings.timeouts
   return { offers, name, isLate, until: now + maxJobMs + (isLate ? 0 : endpoint.retention.unclaimedMs) }
 }
-
-/** The same text for a key that was never funded and for one that nobody has made. */
-export const unknownKey = (): ApiError =>
-  invalidKey('The API key is not known here: it has no channel at this gateway. Check the key and the base URL.')
 
 /** The 402 of a key whose channel does not cover the call: never a challenge, which no tool with a key understands. */
 export const keyNotCovered = (reason: string): ApiError =>

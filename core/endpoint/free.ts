@@ -39,7 +39,7 @@ export type FreeContext = StreamedContext &
   Pick<Ports, 'objects' | 'clock' | 'log'> & {
     readonly gateway: GatewayFacts
     readonly calls: FreeCalls
-    readonly chain: Pick<Chain, 'balance'>
+    readonly chain: Pick<Chain, 'apiKeys' | 'balance'>
     /** Spending of wallets, over all gateways of this storage. */
     readonly ledger: Pick<LedgerReads, 'spendByModel' | 'listCalls'>
     /** Small records beside the calls, and the calls that they came from, on any gateway. */

@@ -1,7 +1,7 @@
 /** The API key of a request, opened for as long as the request needs it. */
 import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
-import { bringsKey, invalidKey, type PresentedKey, presentedKey, refuseKeyInQuery } from '../keys/presented_key.ts'
-import type { Chain, ChainKeys, OpenedKey } from '../ports/mod.ts'
+import { bringsKey, openPresented, presentedKey, refuseKeyInQuery } from '../keys/presented_key.ts'
+import type { Chain, OpenedKey } from '../ports/mod.ts'
 
 /**
  * Undefined without a key, where keys are off, and where a payment in the same request pays instead. Throws ApiError
@@ -15,14 +15,5 @@ export function openKey(
   if (query.size > 0) refuseKeyInQuery(query)
   if (!bringsKey(request) || paymentHeader(request) !== null) return undefined
   const presented = presentedKey(request, origin)
-  return presented && opened(apiKeys, presented)
-}
-
-async function opened(apiKeys: ChainKeys, { mode, seed }: PresentedKey): Promise<OpenedKey> {
-  try {
-    if (apiKeys.modes.includes(mode)) return await apiKeys.open(seed)
-    throw invalidKey(`The API key is of the ${mode} mode, which this gateway does not take.`)
-  } finally {
-    seed.fill(0)
-  }
+  return presented && openPresented(apiKeys, presented)
 }

@@ -1,6 +1,6 @@
 /** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
 import { ApiError } from '../http/errors.ts'
-import type { KeyMode } from '../ports/mod.ts'
+import type { ChainKeys, KeyMode, OpenedKey } from '../ports/mod.ts'
 import { KEY_PREFIX, readKey } from './key_text.ts'
 
 /** Headers in which clients send an API key; `Authorization` as a bearer token. */
@@ -9,14 +9,17 @@ export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api
 /** A key as it was presented. Whoever has the seed wipes it. */
 export type PresentedKey = { readonly mode: KeyMode; readonly seed: Uint8Array }
 
+/** Where a key is looked for: the headers of a request. */
+export type KeyHeaders = { readonly headers: { get(name: string): string | null } }
+
 /** Whether a request brings a text that begins like a key, in any of the headers. */
-export const bringsKey = ({ headers }: Pick<Request, 'headers'>): boolean => keyTexts(headers).length > 0
+export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers).length > 0
 
 /**
  * The key of a request; undefined without one. A text that does not begin like a key is ignored: public clients send
  * any placeholder. Throws ApiError for two keys, for a mistyped one, and for one that was sent in the open.
  */
-export function presentedKey({ headers }: Pick<Request, 'headers'>, origin: string): PresentedKey | undefined {
+export function presentedKey({ headers }: KeyHeaders, origin: string): PresentedKey | undefined {
   const [text, other] = new Set(keyTexts(headers))
   if (text === undefined) return undefined
   if (other !== undefined)
@@ -50,7 +53,21 @@ export const invalidKey = (message: string): ApiError =>
     headers: { 'x-should-retry': 'false', 'cache-control': 'private, no-store' },
   })
 
-function keyTexts(headers: Headers): readonly string[] {
+/** The same text for a key that was never funded and for one that nobody has made. */
+export const unknownKey = (): ApiError =>
+  invalidKey('The API key is not known here: it has no channel at this gateway. Check the key and the base URL.')
+
+/** Opens a key of a mode that these chains take, and wipes its seed. */
+export async function openPresented(apiKeys: ChainKeys, { mode, seed }: PresentedKey): Promise<OpenedKey> {
+  try {
+    if (apiKeys.modes.includes(mode)) return await apiKeys.open(seed)
+    throw invalidKey(`The API key is of the ${mode} mode, which this gateway does not take.`)
+  } finally {
+    seed.fill(0)
+  }
+}
+
+function keyTexts(headers: KeyHeaders['headers']): readonly string[] {
   return KEY_HEADERS.flatMap((name) => {
     const value = headers.get(name)
     if (value === null) return []

@@ -19,6 +19,8 @@ import { music } from './audio/music.ts'
 import { onramp } from './wallet/onramp.ts'
 import { phone } from './phone/numbers.ts'
 import { characterEnrollments } from './video/character_enrollment.ts'
+import { keyBalances } from './keys/balances.ts'
+import { keyDeposits } from './keys/deposits.ts'
 import { livenessCheck } from './video/liveness_check.ts'
 import { walletCharacters } from './video/wallet_characters.ts'
 import { prediction } from './prediction/prediction.ts'
@@ -71,6 +73,8 @@ export const endpoints: readonly Endpoint[] = [
   ...calls,
   ...media,
   ...models,
+  ...keyDeposits,
+  ...keyBalances,
   ...wallet,
   ...walletCalls,
   ...health,

@@ -140,6 +140,11 @@ export const paymentMethodSettings = {
     Type.Integer({ minimum: 1, maximum: 1_000_000_000_000 }),
     { usual: '1000000' },
   ),
+  keys: setting(
+    'EVM: takes API keys that pay from channels of their own. Needs `batch-settlement` in `schemes`. See [keys](gateways_and_chains.md#keys).',
+    Type.Boolean(),
+    { usual: 'false' },
+  ),
   coin_price: setting(
     'EVM: what one coin of the network, in which gas is paid, costs in whole units of the token. Deposits, refunds and claims of channels have to be worth their gas by it; 0 turns that off.',
     Type.Number({ minimum: 0, maximum: 1_000_000 }),
@@ -172,6 +177,7 @@ type ChannelsRow = {
   readonly minDeposit?: number
   readonly gasPerWallet?: number
   readonly claimAbove?: number
+  readonly apiKeys?: boolean
   readonly coinPrice?: number
 }
 
@@ -312,6 +318,7 @@ function schemesOf(row: Settings, at: string, reading: Reading): Pick<EvmPayment
     ...(row.channel_min_deposit !== undefined && { minDeposit: row.channel_min_deposit }),
     ...(row.channel_gas_per_wallet !== undefined && { gasPerWallet: row.channel_gas_per_wallet }),
     ...(row.channel_claim_above !== undefined && { claimAbove: row.channel_claim_above }),
+    ...(row.keys !== undefined && { apiKeys: row.keys }),
     ...(row.coin_price !== undefined && { coinPrice: row.coin_price }),
   }
   return { ...(schemes && { schemes }), ...(channels && { channels }) }
@@ -323,6 +330,7 @@ const CHANNEL_SETTINGS = [
   'channel_min_deposit',
   'channel_gas_per_wallet',
   'channel_claim_above',
+  'keys',
   'coin_price',
 ] as const
 

@@ -150,7 +150,15 @@ async function evmPaymentMethod(
 }
 
 function channelSettings(
-  { key, withdrawDelay, minDeposit, gasPerWallet, claimAbove, coinPrice }: NonNullable<EvmPaymentMethod['channels']>,
+  {
+    key,
+    withdrawDelay,
+    minDeposit,
+    gasPerWallet,
+    claimAbove,
+    coinPrice,
+    apiKeys,
+  }: NonNullable<EvmPaymentMethod['channels']>,
   shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
 ): ChannelSettings {
   return {
@@ -161,6 +169,7 @@ function channelSettings(
     ...(gasPerWallet !== undefined && { gasPerWallet: BigInt(gasPerWallet) }),
     ...(claimAbove !== undefined && { claimAbove: BigInt(claimAbove) }),
     ...(coinPrice !== undefined && { coinPrice }),
+    ...(apiKeys !== undefined && { apiKeys }),
   }
 }
 

@@ -4,10 +4,10 @@ import { privateKeyOf } from '../../../adapters/chains/evm/api_key.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { KEY_HEADERS } from '../../../core/keys/presented_key.ts'
 import { keyText } from '../../../core/keys/key_text.ts'
-import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
-import { FREE, keyBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import type { ChainKeys, Gateway, Offer, OpenedKey, Payment, Storage } from '../../../core/mod.ts'
+import { FREE, keyBuyer, voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
-import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
+import { decodeHeader, door, encodePayment, FOX, GENERATIONS } from '../../kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM, table } from './stream_kit.ts'
 
 const QUOTE = 2_000n
@@ -25,7 +25,8 @@ async function selling(
   { balance = 100_000n, storage = memoryStorage(), takesKeys = true }: Selling = {},
 ) {
   const views = () => [[balance, 0n], [0n, 0n], [0n]]
-  const good = voucherChain(storage, [], views, () => 'mined', FREE, takesKeys)
+  const refunded: bigint[] = []
+  const good = voucherChain(storage, refunded, views, () => 'mined', FREE, takesKeys)
   const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []
   const open = async (seed: Uint8Array) => {
     const key = await (good.apiKeys as ChainKeys).open(seed)
@@ -58,7 +59,7 @@ async function selling(
     )
   const channel = async () => (await chain.apiKeys?.channels(buyer.key.address, at))?.[0]
   const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
-  return { ...subject, storage, chain, buyer, opened, ask, channel, calls }
+  return { ...subject, storage, chain, buyer, opened, refunded, ask, channel, calls }
 }
 
 describe('a call with an API key', () => {
@@ -233,4 +234,95 @@ test('the bytes of a key are wiped when its calls have ended, whatever became of
     const { signer } = key as unknown as { signer: { sign(digest: string): Promise<string> } }
     await expect(signer.sign(`0x${'1'.repeat(64)}`)).rejects.toThrow('closed')
   }
+})
+
+describe('the routes of keys', () => {
+  const deposit = '/api/v1/keys/deposit'
+  const paid = (payment: Payment) => ({ payment: encodePayment(payment) })
+
+  test('deposit without a call, once, and make the key known (contract 23.9)', async () => {
+    const subject = await selling()
+    const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+    const seed = new Uint8Array(32).fill(0x33)
+    const other = keyBuyer(seed, offer)
+    const headers = { 'x-api-key': keyText(seed, 'test') }
+    expect((await subject.ask(undefined, { path: '/api/v1/key', headers })).status).toBe(401)
+    const payment = await other.deposit(100_000n)
+    const first = await (await subject.ask(paid(payment), { path: deposit, headers: {} })).json()
+    expect(first).toMatchObject({
+      object: 'key.deposit',
+      channel: { payer: other.payer.address, available: '0.100000' },
+    })
+    expect(await (await subject.ask(paid(payment), { path: deposit, headers: {} })).json()).toEqual(first)
+    // What was refused before is known at once.
+    expect((await subject.ask(SKY, { headers })).status).toBe(200)
+  })
+
+  test('refuse a deposit that is not signed by its payer, and one whose key is a wallet (contract 23.9)', async () => {
+    const subject = await selling()
+    const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+    const other = keyBuyer(new Uint8Array(32).fill(0x34), offer)
+    const forged = await other.open({ ...offer, amount: '0' }, 5_000n, other.key)
+    const self = await voucherBuyer('self').open({ ...offer, amount: '0' }, 5_000n)
+    for (const payment of [forged, self]) {
+      const response = await subject.ask(paid(payment), { path: deposit, headers: {} })
+      expect([response.status, (await response.json()).code]).toEqual([400, 'INVALID_PARAMETER'])
+    }
+    expect((await subject.ask({ payment: 'none' }, { path: deposit, headers: {} })).status).toBe(400)
+  })
+
+  test('say what a key has in the shapes that tools ask for, and nothing without it (contract 23.10)', async () => {
+    const subject = await selling()
+    await subject.ask(SKY)
+    const get = async (path: string) => await (await subject.ask(undefined, { path })).json()
+    expect((await get('/api/v1/key')).data).toMatchObject({
+      label: '0x8c55…ee22',
+      limit: 0.1,
+      limit_remaining: 0.098983,
+      usage: 0.001017,
+    })
+    expect(await get('/api/v1/auth/key')).toEqual(await get('/api/v1/key'))
+    expect(await get('/api/v1/credits')).toEqual({ data: { total_credits: 0.1, total_usage: 0.001017 } })
+    for (const start of ['', '/v1', '/api/v1']) {
+      const limits = await get(`${start}/dashboard/billing/subscription`)
+      expect(limits).toMatchObject({ object: 'billing_subscription', hard_limit_usd: 0.1 })
+      expect(await get(`${start}/dashboard/billing/usage?start_date=2026-01-01`)).toEqual({
+        object: 'list',
+        total_usage: 0.1017,
+      })
+    }
+    expect(await get('/key/info')).toMatchObject({
+      key: subject.buyer.key.address,
+      info: { spend: 0.001017, max_budget: 0.1, user_id: subject.buyer.payer.address },
+    })
+    for (const path of ['/api/v1/key', '/api/v1/credits', '/key/info']) {
+      expect((await subject.ask(undefined, { path, headers: {} })).status).toBe(401)
+      expect((await subject.ask(undefined, { path: `${path}?key=${KEY}`, headers: {} })).status).toBe(400)
+    }
+  })
+
+  test('send the rest back to the payer, and nothing while a call is open (contract 23.11)', async () => {
+    const ready = door()
+    const subject = await selling(async () => {
+      await ready.passed
+      return wholeAnswer()
+    })
+    const close = () => subject.ask({}, { path: '/api/v1/keys/close' })
+    const open = subject.ask(SKY)
+    await subject.clock.settle()
+    expect((await close()).status).toBe(402)
+    ready.open()
+    expect((await open).status).toBe(200)
+    const closed = await close()
+    expect([closed.status, await closed.json()]).toMatchObject([
+      200,
+      { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098983' },
+    ])
+    expect(subject.refunded).toEqual([100_000n - CHARGE])
+  })
+
+  test('are not there where keys are off', async () => {
+    const subject = await selling(undefined, { takesKeys: false })
+    expect((await subject.ask(undefined, { path: '/api/v1/key' })).status).toBe(404)
+  })
 })

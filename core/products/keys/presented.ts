@@ -1,0 +1,51 @@
+/** The API key of a request to a route that costs nothing. */
+import type { FreeContext, FreeRequest } from '../../endpoint/mod.ts'
+import { ApiError } from '../../http/errors.ts'
+import { invalidKey, openPresented, presentedKey, refuseKeyInQuery, unknownKey } from '../../keys/presented_key.ts'
+import { within } from '../../lib/timers.ts'
+import type { ChainKeys, KeyChannel, OpenedKey } from '../../ports/mod.ts'
+
+/** A deposit and a refund wait for a block. */
+export const SETTLE_MS = 60_000
+const READ_MS = 8_000
+
+export function keysOf({ chain }: Pick<FreeContext, 'chain'>): ChainKeys {
+  if (chain.apiKeys) return chain.apiKeys
+  throw new ApiError('NOT_FOUND', { message: 'This gateway takes no API keys.' })
+}
+
+/** Opens the key of the request while `work` runs. Throws ApiError without one. */
+export async function withKey<Answer>(
+  request: FreeRequest,
+  context: Pick<FreeContext, 'chain'>,
+  work: (key: OpenedKey, keys: ChainKeys) => Promise<Answer>,
+): Promise<Answer> {
+  const keys = keysOf(context)
+  refuseKeyInQuery(request.query)
+  const presented = presentedKey({ headers: { get: request.header } }, request.origin)
+  if (!presented) throw invalidKey('Send the API key as Authorization: Bearer.')
+  const key = await openPresented(keys, presented)
+  try {
+    return await work(key, keys)
+  } finally {
+    key.end()
+  }
+}
+
+/** A key and the channel that it pays from. Throws the same ApiError for an unfunded key and an unknown one. */
+export async function channelOf(
+  request: FreeRequest,
+  context: Pick<FreeContext, 'chain' | 'clock'>,
+): Promise<KeyChannel & { readonly address: string }> {
+  const { clock } = context
+  return await withKey(request, context, async ({ address }, keys) => {
+    const [channel] = await within(clock, READ_MS, (signal) => keys.channels(address, { now: clock.now(), signal }))
+    if (!channel) throw unknownKey()
+    return { ...channel, address }
+  })
+}
+
+/** Shown in place of a key, of which nothing is ever shown. */
+export const labelOf = (address: string): string => `${address.slice(0, 6)}…${address.slice(-4)}`
+
+export const PRIVATE = { 'cache-control': 'private, no-store' }
