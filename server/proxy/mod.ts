@@ -16,7 +16,7 @@ import { errorReply, formatOf, Refused } from './errors.ts'
 import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
 import { type Challenge, credentialFor, readChallenge } from './mpp.ts'
 import { type Payees, printable } from './payees.ts'
-import { keyOf, type Sent, unanswered } from './unanswered.ts'
+import { keyOf, type Sent, type Unanswered, unanswered } from './unanswered.ts'
 
 /** A wallet that signs for one network. */
 export type Signer = {
@@ -95,244 +95,262 @@ const RUNNING = [202, 429, 503, 504]
 /** Jobs that take longer are given up; a gateway does not charge for them. */
 const JOB_MS = 65 * 60_000
 
-export function proxy(options: ProxyOptions): (request: Request) => Promise<Response> {
-  const { to, token, port, money, caps, journal, payees, models, now, report } = options
-  const open = unanswered(now)
-  const turnOf = turns()
-  let session = 0n
-  /** Deposits that no voucher has promised to the seller yet. */
-  let idle = 0n
+/** The state of a running proxy. */
+type State = {
+  readonly options: ProxyOptions
+  readonly open: Unanswered
+  readonly turnOf: () => Promise<() => void>
+  /** Counted since the start, in base units. */
+  session: bigint
+  /** Deposits that no voucher has promised to the seller yet, in base units. */
+  idle: bigint
+}
 
-  return async function handle(request) {
+/** Answers the requests of programs. */
+export function proxy(options: ProxyOptions): (request: Request) => Promise<Response> {
+  const { to, token, port, now } = options
+  const state: State = { options, open: unanswered(now), turnOf: turns(), session: 0n, idle: 0n }
+  return async (request) => {
     const { pathname } = new URL(request.url)
     const format = formatOf(pathname)
     try {
       const refusal = refusalOf(request, { port: port(), token })
       if (refusal) throw new Refused(refusal.status, refusal.message)
-      return await passOn(await readOrder(request, to))
+      return await passOn(state, await readOrder(request, to))
     } catch (error) {
       if (error instanceof Refused) return errorReply(format, error)
       if (request.signal.aborted) return errorReply(format, { status: 499, message: 'The program has gone.' })
       return errorReply(format, { status: 502, message: `farebox proxy: ${printable((error as Error).message)}` })
     }
   }
+}
 
-  async function passOn(order: Order): Promise<Response> {
-    const isRead = order.method === 'GET' || order.method === 'HEAD'
-    const isListed = models?.includes(order.model ?? '') ?? true
-    const unlisted = () =>
-      new Refused(403, `farebox proxy: --models does not have ${printable(order.model ?? 'this request')}.`)
-    if (!isListed && !isRead) throw unlisted()
-    const key = keyOf(order.method, order)
-    const earlier = open.take(key)
-    if (earlier)
-      return await inTurn(earlier.channel, (end) => paidReply(order, { key, sent: earlier, isReplay: true, end }))
-    const first = await send(order)
-    if (first.status !== 402) return passedBack(first)
-    if (!isListed) throw unlisted()
-    const terms = await termsOf(first)
-    await agree(order, terms.offer)
-    return await inTurn('channel' in terms ? terms.channel : undefined, async (end) => {
-      const sent = await sign(terms)
-      return await paidReply(order, { key, sent, isReplay: false, end })
-    })
-  }
-
-  /** Runs a call by a channel after those before it. `end` lets the next one run. */
-  async function inTurn(channel: Channel | undefined, run: (end: () => void) => Promise<Response>): Promise<Response> {
-    const end = once(channel ? await turnOf() : () => {})
-    try {
-      return await run(end)
-    } catch (error) {
-      end()
-      throw error
-    }
-  }
-
-  /** Throws where nobody has agreed to pay the payee of an offer. */
-  async function agree({ url }: Order, { network, payTo }: Offer): Promise<void> {
-    if (await payees.isAllowed({ seller: new URL(url).origin, network, payTo })) return
-    throw new Refused(
-      402,
-      `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
+async function passOn(state: State, order: Order): Promise<Response> {
+  const isRead = order.method === 'GET' || order.method === 'HEAD'
+  const isListed = state.options.models?.includes(order.model ?? '') ?? true
+  const unlisted = () =>
+    new Refused(403, `farebox proxy: --models does not have ${printable(order.model ?? 'this request')}.`)
+  if (!isListed && !isRead) throw unlisted()
+  const key = keyOf(order.method, order)
+  const earlier = state.open.take(key)
+  if (earlier)
+    return await inTurn(state, earlier.channel, (end) =>
+      paidReply(state, order, { key, sent: earlier, isReplay: true, end }),
     )
-  }
+  const first = await send(order)
+  if (first.status !== 402) return passedBack(first)
+  if (!isListed) throw unlisted()
+  const terms = await termsOf(state, first)
+  await agree(state, order, terms.offer)
+  return await inTurn(state, 'channel' in terms ? terms.channel : undefined, async (end) => {
+    const sent = await sign(state, terms)
+    return await paidReply(state, order, { key, sent, isReplay: false, end })
+  })
+}
 
-  /** The offer to pay: of x402 where the seller has one for this money, otherwise a challenge of MPP. */
-  async function termsOf(reply: Response): Promise<Terms> {
-    const demand = await readDemand(reply)
-    const metered = options.channel && demand && offerFor(demand, { money, schemes: [CHANNEL_SCHEME] })
-    if (metered && options.channel) return { offer: metered, demand, channel: await options.channel(metered) }
-    const offer = demand && offerFor(demand, { money, schemes: ['exact'] })
-    if (offer) return { offer, demand }
-    const challenge = readChallenge(reply.headers.get('www-authenticate'), now())
-    if (challenge && offerFor({ accepts: [challenge.offer] }, { money, schemes: ['exact'] }))
-      return { offer: challenge.offer, challenge }
-    if (!demand && !challenge)
-      throw new Refused(502, 'farebox proxy: the seller asks for money by neither x402 version 2 nor MPP.')
-    throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
+/** Runs a call by a channel after those before it. `end` lets the next one run. */
+async function inTurn(
+  state: State,
+  channel: Channel | undefined,
+  run: (end: () => void) => Promise<Response>,
+): Promise<Response> {
+  const end = once(channel ? await state.turnOf() : () => {})
+  try {
+    return await run(end)
+  } catch (error) {
+    end()
+    throw error
   }
+}
 
-  /** Signs one payment within the caps. What is signed counts as spent from here on. */
-  async function sign(terms: Terms): Promise<Sent> {
-    const { offer } = terms
-    const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
-    if ('channel' in terms) {
-      const { perSession } = caps
-      const left = perSession === undefined ? undefined : perSession - session
-      const { payment, reserved, deposit } = await signVoucher(terms.channel, {
-        ...terms,
-        caps: { ...caps, session: left },
-        journal,
-        idle,
-      })
-      session += reserved.amount
-      const rest = idle + deposit - reserved.amount
-      idle = rest > 0n ? rest : 0n
-      const until = now() + validSeconds * 1000
-      return {
-        header: PAYMENT,
-        payment,
-        price: reserved.amount,
-        until,
-        channel: terms.channel,
-        again: () => sign(terms),
-      }
-    }
-    const signer = await options.signer(offer)
-    const price = usdc(BigInt(offer.amount))
-    const reserved = await reserveFor(price, { validSeconds, isUnspent: signer.isUnspent })
-    let isSigned = false
-    try {
-      const { header, payment, signature } = await written(signer, terms)
-      if (signature) journal.signed(reserved, signature)
-      isSigned = true
-      return { header, payment, price, until: now() + validSeconds * 1000 }
-    } finally {
-      if (!isSigned) release(reserved)
-    }
-  }
+/** Throws where nobody has agreed to pay the payee of an offer. */
+async function agree(state: State, { url }: Order, { network, payTo }: Offer): Promise<void> {
+  if (await state.options.payees.isAllowed({ seller: new URL(url).origin, network, payTo })) return
+  throw new Refused(
+    402,
+    `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
+  )
+}
 
-  /** The header of a payment, checked against the offer that was within the caps. */
-  async function written(signer: Signer, terms: Terms): Promise<Written> {
-    const { offer } = terms
-    if ('challenge' in terms) {
-      if (!signer.account) throw new Refused(402, 'farebox proxy: this wallet cannot pay by MPP. Nothing was paid.')
-      const { header } = terms.challenge
-      return { header, ...(await credentialFor(terms.challenge, signer.account)) }
-    }
-    const { resource, extensions } = terms.demand
-    const payment = encodeHeader({
-      x402Version: 2,
-      ...(resource !== undefined && { resource }),
-      accepted: offer,
-      payload: await signer.sign(offer),
-      extensions: withIdentifier(extensions),
-    })
-    const signature = signatureOf(payment, { offer, now: now() })
-    if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
-    return { header: PAYMENT, payment, signature }
-  }
+/** The offer to pay: of x402 where the seller has one for this money, otherwise a challenge of MPP. */
+async function termsOf(state: State, reply: Response): Promise<Terms> {
+  const { money } = state.options
+  const demand = await readDemand(reply)
+  const metered = state.options.channel && demand && offerFor(demand, { money, schemes: [CHANNEL_SCHEME] })
+  if (metered && state.options.channel) return { offer: metered, demand, channel: await state.options.channel(metered) }
+  const offer = demand && offerFor(demand, { money, schemes: ['exact'] })
+  if (offer) return { offer, demand }
+  const challenge = readChallenge(reply.headers.get('www-authenticate'), state.options.now())
+  if (challenge && offerFor({ accepts: [challenge.offer] }, { money, schemes: ['exact'] }))
+    return { offer: challenge.offer, challenge }
+  if (!demand && !challenge)
+    throw new Refused(502, 'farebox proxy: the seller asks for money by neither x402 version 2 nor MPP.')
+  throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
+}
 
-  async function reserveFor(
-    price: ReturnType<typeof usdc>,
-    { validSeconds, isUnspent }: { readonly validSeconds: number; readonly isUnspent: IsUnspent | undefined },
-  ): Promise<Reservation> {
+/** Signs one payment within the caps. What is signed counts as spent from here on. */
+async function sign(state: State, terms: Terms): Promise<Sent> {
+  const { offer } = terms
+  const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
+  if ('channel' in terms) {
+    const { caps, journal } = state.options
     const { perSession } = caps
-    if (perSession !== undefined && session + price > perSession)
-      throw new Refused(
-        402,
-        `farebox proxy: the price is ${inUsdc(price)} USDC, and ${inUsdc(usdc(perSession - session))} USDC are left of ` +
-          'this session. Raise it with --max-per-session. Nothing was paid.',
-      )
-    // Counted before the first await: parallel calls share what is left.
-    session += price
-    const reserved = await reserve({ caps, journal }, { price, validSeconds, isUnspent })
-    if (typeof reserved !== 'string') return reserved
-    session -= price
-    throw new Refused(402, `farebox proxy: ${reserved} Nothing was paid.`)
-  }
-
-  function release(reserved: Reservation): void {
-    session -= reserved.amount
-    journal.release(reserved)
-  }
-
-  /**
-   * Sends a payment, and keeps it for an identical request until the answer is delivered. A refusal is never answered
-   * with another payment.
-   */
-  async function paidReply(order: Order, { key, sent: first, isReplay, end }: Attempt): Promise<Response> {
-    let sent = first
-    const retain = once(() => {
-      open.retain(key, sent)
-      end()
+    const left = perSession === undefined ? undefined : perSession - state.session
+    const { payment, reserved, deposit } = await signVoucher(terms.channel, {
+      ...terms,
+      caps: { ...caps, session: left },
+      journal,
+      idle: state.idle,
     })
-    try {
-      let reply = await collected(await send(order, sent), { order, sent })
-      if (reply.status === 402 && (await isCorrected(reply, sent)) && sent.again) {
-        sent = await sent.again()
-        reply = await collected(await send(order, sent), { order, sent })
-      }
-      const done = async ({ receipt, charge }: StreamReceipt = {}) => {
-        await sent.channel?.note(charge ?? reply.headers.get('payment-response') ?? undefined, sent.payment)
-        end()
-        const { method, path, model } = order
-        const [paid, today] = [inUsdc(usdc(sent.price)), inUsdc(journal.today())]
-        const { status } = reply
-        report({ method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply) })
-      }
-      if (!reply.ok) {
-        await done()
-        retain()
-        return reply.status === 402 ? await refusedPayment(reply, sent) : passedBack(reply)
-      }
-      if (!reply.body) {
-        await done()
-        return passedBack(reply)
-      }
-      return passedBack(new Response(watched(reply.body, { done, broken: retain }), reply))
-    } catch (error) {
-      retain()
-      throw error
+    state.session += reserved.amount
+    const rest = state.idle + deposit - reserved.amount
+    state.idle = rest > 0n ? rest : 0n
+    const until = state.options.now() + validSeconds * 1000
+    return {
+      header: PAYMENT,
+      payment,
+      price: reserved.amount,
+      until,
+      channel: terms.channel,
+      again: () => sign(state, terms),
     }
   }
-
-  /** Whether the refusal of a voucher told the state of its channel, so that the next one can be right. */
-  async function isCorrected({ headers }: Response, { channel, payment }: Sent): Promise<boolean> {
-    return (await channel?.correct({ required: headers.get('payment-required'), payment })) ?? false
+  const signer = await state.options.signer(offer)
+  const price = usdc(BigInt(offer.amount))
+  const reserved = await reserveFor(state, price, { validSeconds, isUnspent: signer.isUnspent })
+  let isSigned = false
+  try {
+    const { header, payment, signature } = await written(state, signer, terms)
+    if (signature) state.options.journal.signed(reserved, signature)
+    isSigned = true
+    return { header, payment, price, until: state.options.now() + validSeconds * 1000 }
+  } finally {
+    if (!isSigned) release(state, reserved)
   }
+}
 
-  async function refusedPayment(reply: Response, { until }: Sent): Promise<Response> {
-    const body = await limitedText(reply)
-    const seconds = Math.max(0, Math.ceil((until - now()) / 1000))
+/** The header of a payment, checked against the offer that was within the caps. */
+async function written(state: State, signer: Signer, terms: Terms): Promise<Written> {
+  const { offer } = terms
+  if ('challenge' in terms) {
+    if (!signer.account) throw new Refused(402, 'farebox proxy: this wallet cannot pay by MPP. Nothing was paid.')
+    const { header } = terms.challenge
+    return { header, ...(await credentialFor(terms.challenge, signer.account)) }
+  }
+  const { resource, extensions } = terms.demand
+  const payment = encodeHeader({
+    x402Version: 2,
+    ...(resource !== undefined && { resource }),
+    accepted: offer,
+    payload: await signer.sign(offer),
+    extensions: withIdentifier(extensions),
+  })
+  const signature = signatureOf(payment, { offer, now: state.options.now() })
+  if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
+  return { header: PAYMENT, payment, signature }
+}
+
+async function reserveFor(
+  state: State,
+  price: ReturnType<typeof usdc>,
+  { validSeconds, isUnspent }: { readonly validSeconds: number; readonly isUnspent: IsUnspent | undefined },
+): Promise<Reservation> {
+  const { caps, journal } = state.options
+  const { perSession } = caps
+  if (perSession !== undefined && state.session + price > perSession)
     throw new Refused(
       402,
-      `farebox proxy: the seller refused the payment: ${reasonIn(body)} The same request sends the same payment again ` +
-        `for ${seconds} seconds, never a second one.`,
+      `farebox proxy: the price is ${inUsdc(price)} USDC, and ${inUsdc(usdc(perSession - state.session))} USDC are left of ` +
+        'this session. Raise it with --max-per-session. Nothing was paid.',
     )
-  }
+  // Counted before the first await: parallel calls share what is left.
+  state.session += price
+  const reserved = await reserve({ caps, journal }, { price, validSeconds, isUnspent })
+  if (typeof reserved !== 'string') return reserved
+  state.session -= price
+  throw new Refused(402, `farebox proxy: ${reserved} Nothing was paid.`)
+}
 
-  /** Polls a job until it has its result, with the payment that ordered it. */
-  async function collected(
-    reply: Response,
-    { order, sent }: { readonly order: Order; readonly sent: Sent },
-  ): Promise<Response> {
-    const job = await pollUrlOf(reply, order.url)
-    if (typeof job !== 'string') return job
-    const headers = new Headers(order.headers)
-    headers.delete('content-type')
-    const poll: Order = { ...order, method: 'GET', url: job, headers, body: new Uint8Array() }
-    const deadline = now() + JOB_MS
-    for (;;) {
-      if (now() > deadline)
-        throw new Refused(504, 'farebox proxy: the job takes too long. An unfinished job is not charged.')
-      await options.wait(POLL_MS)
-      order.gone.throwIfAborted()
-      const polled = await send(poll, sent)
-      if (!RUNNING.includes(polled.status)) return polled
-      await polled.body?.cancel()
+function release(state: State, reserved: Reservation): void {
+  state.session -= reserved.amount
+  state.options.journal.release(reserved)
+}
+
+/**
+ * Sends a payment, and keeps it for an identical request until the answer is delivered. A refusal is never answered
+ * with another payment.
+ */
+async function paidReply(state: State, order: Order, { key, sent: first, isReplay, end }: Attempt): Promise<Response> {
+  let sent = first
+  const retain = once(() => {
+    state.open.retain(key, sent)
+    end()
+  })
+  try {
+    let reply = await collected(state, await send(order, sent), { order, sent })
+    if (reply.status === 402 && (await isCorrected(reply, sent)) && sent.again) {
+      sent = await sent.again()
+      reply = await collected(state, await send(order, sent), { order, sent })
     }
+    const done = async ({ receipt, charge }: StreamReceipt = {}) => {
+      await sent.channel?.note(charge ?? reply.headers.get('payment-response') ?? undefined, sent.payment)
+      end()
+      const { method, path, model } = order
+      const [paid, today] = [inUsdc(usdc(sent.price)), inUsdc(state.options.journal.today())]
+      const { status } = reply
+      state.options.report({ method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply) })
+    }
+    if (!reply.ok) {
+      await done()
+      retain()
+      return reply.status === 402 ? await refusedPayment(state, reply, sent) : passedBack(reply)
+    }
+    if (!reply.body) {
+      await done()
+      return passedBack(reply)
+    }
+    return passedBack(new Response(watched(reply.body, { done, broken: retain }), reply))
+  } catch (error) {
+    retain()
+    throw error
+  }
+}
+
+/** Whether the refusal of a voucher told the state of its channel, so that the next one can be right. */
+async function isCorrected({ headers }: Response, { channel, payment }: Sent): Promise<boolean> {
+  return (await channel?.correct({ required: headers.get('payment-required'), payment })) ?? false
+}
+
+async function refusedPayment(state: State, reply: Response, { until }: Sent): Promise<Response> {
+  const body = await limitedText(reply)
+  const seconds = Math.max(0, Math.ceil((until - state.options.now()) / 1000))
+  throw new Refused(
+    402,
+    `farebox proxy: the seller refused the payment: ${reasonIn(body)} The same request sends the same payment again ` +
+      `for ${seconds} seconds, never a second one.`,
+  )
+}
+
+/** Polls a job until it has its result, with the payment that ordered it. */
+async function collected(
+  state: State,
+  reply: Response,
+  { order, sent }: { readonly order: Order; readonly sent: Sent },
+): Promise<Response> {
+  const job = await pollUrlOf(reply, order.url)
+  if (typeof job !== 'string') return job
+  const headers = new Headers(order.headers)
+  headers.delete('content-type')
+  const poll: Order = { ...order, method: 'GET', url: job, headers, body: new Uint8Array() }
+  const deadline = state.options.now() + JOB_MS
+  for (;;) {
+    if (state.options.now() > deadline)
+      throw new Refused(504, 'farebox proxy: the job takes too long. An unfinished job is not charged.')
+    await state.options.wait(POLL_MS)
+    order.gone.throwIfAborted()
+    const polled = await send(poll, sent)
+    if (!RUNNING.includes(polled.status)) return polled
+    await polled.body?.cancel()
   }
 }
 
