@@ -4,12 +4,19 @@ import { type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { privateKeyOf } from '../../../../../adapters/chains/evm/api_key.ts'
 import { keySalt } from '../../../../../adapters/chains/evm/channels/key_index.ts'
+import { evmChain } from '../../../../../adapters/chains/evm/mod.ts'
+import { leasedChain } from '../../../../../adapters/chains/evm/relayer_lease.ts'
 import { lower } from '../../../../../adapters/chains/hex.ts'
+import { systemClock } from '../../../../../adapters/local.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import type { ChainKeys } from '../../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../../core/mod.ts'
+import { keyText } from '../../../../../core/keys/key_text.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
-import { world, type World } from '../evm_kit.ts'
+import { offerOf } from '../../../../../core/x402/offer.ts'
+import { scriptedChat, wholeAnswer } from '../../../../fakes/chat.ts'
+import { encodePayment, kit } from '../../../../kit.ts'
+import { ASSET, DOMAIN, NETWORK, world, type World } from '../evm_kit.ts'
 import { channelKit, DEPOSIT, depositOf, digests, PRICE } from './channel_kit.ts'
 
 let node: World
@@ -66,12 +73,13 @@ async function buyWith(
   const opened = await keys.open(seed)
   const order = { offers: [offer], name: `call ${++made}`, isLate: true, until: node.now() + 600_000 }
   const paying = await keys.pay(opened, order, at())
-  opened.end()
   if (!paying) throw new Error('the key has no channel')
   const { payment } = paying
   const identity = await chain.identify(payment, offer, at())
   expect(await chain.verify(payment, offer, at())).toMatchObject({ kind: 'valid', isSecured: true, isPrepaid: true })
   expect(await chain.secure?.(payment, offer, at())).toMatchObject({ kind: 'secured' })
+  // The open call still needs its signer.
+  opened.end()
   return { identity, payment, settle: () => chain.settle(payment, offer, { ...at(), charge: usdc(charge) }) }
 }
 
@@ -161,6 +169,76 @@ describe('API keys on a node', () => {
     const { payment } = await buyWith(sold, { seed, charge: 1n })
     const copied = structuredClone(payment)
     expect(await chain.identify(copied, offer, at())).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    chain.close()
+  })
+
+  test('a gateway that leases its relayer key takes a key from its deposit to its refund, to the unit', async () => {
+    const storage = memoryStorage()
+    const [relayerKey, authorizerKey] = [node.key(), node.key()]
+    await node.ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
+    const takeLease = (name: string, lease: { now: number; until: number }) => storage.lease(name, 'worker', lease)
+    const chain = leasedChain({
+      keys: [{ name: 'relayer', key: relayerKey, address: privateKeyToAccount(relayerKey).address }],
+      takeLease,
+      leaseMs: 600_000,
+      build: (key, role) =>
+        evmChain({
+          network: NETWORK,
+          rpcUrl: node.url,
+          asset: ASSET,
+          payTo: privateKeyToAccount(authorizerKey).address,
+          domain: DOMAIN,
+          relayerKey: key,
+          resendMs: 64,
+          pollMs: 4,
+          watchesGas: role === 'sender',
+          schemes: ['batch-settlement'],
+          channels: {
+            storage,
+            authorizerKey,
+            coinPrice: 0,
+            withdrawDelay: 900,
+            minDeposit: DEPOSIT,
+            takeLease,
+            alert: () => {},
+            apiKeys: true,
+          },
+        }),
+    })
+    await chain.check({ now: node.now() })
+    await chain.renew(node.now())
+    const clock = { ...systemClock, now: node.now }
+    const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
+    const { gateway } = kit({
+      chatVendor: scriptedChat(async () => wholeAnswer()),
+      ports: { storage, chain, clock, random },
+    })
+    const [terms] = chain.terms(node.now())
+    if (!terms) throw new Error('it sells nothing')
+    const { payer, seed, deposit } = await keyBuyer(offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 600 }))
+    const headers = { authorization: `Bearer ${keyText(seed, 'test')}`, 'content-type': 'application/json' }
+    const post = async (path: string, body: unknown, more: Record<string, string> = headers) => {
+      const init = { method: 'POST', headers: more, body: JSON.stringify(body) }
+      const response = await gateway.fetch(new Request(`https://gateway.example${path}`, init), { ip: '192.0.2.1' })
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+    }
+    const paid = { payment: encodePayment(await deposit()) }
+    expect(await post('/api/v1/keys/deposit', paid, { 'content-type': 'application/json' })).toMatchObject({
+      status: 200,
+    })
+    const order = {
+      model: 'vendor-a/chat-5.4-mini',
+      messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+      max_tokens: 100,
+    }
+    const answers = await Promise.all(Array.from({ length: 8 }, () => post('/api/v1/chat/completions', order)))
+    const served = answers.filter(({ status }) => status === 200).length
+    // Five quotes of 2,000 fit into the deposit.
+    expect([served, answers.every(({ status }) => status === 200 || status === 402)]).toEqual([5, true])
+    expect(await post('/api/v1/keys/close', {})).toMatchObject({ status: 200, body: { amount: '0.004915' } })
+    expect(await node.balanceOf(payer.address)).toBe(DEPOSIT * 2n - 1_017n * 5n)
+    expect(await node.balanceOf(privateKeyToAccount(authorizerKey).address)).toBe(1_017n * 5n)
+    expect((await post('/api/v1/chat/completions', order)).status).toBe(402)
     chain.close()
   })
 })
