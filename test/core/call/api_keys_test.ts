@@ -271,6 +271,28 @@ describe('the routes of keys', () => {
     expect((await subject.ask({ payment: 'none' }, { path: deposit, headers: {} })).status).toBe(400)
   })
 
+  test('refuse a stranger who names a key that it does not have, as a deposit or as a payment (contract 23.9)', async () => {
+    const subject = await selling()
+    const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+    const before = await subject.channel()
+    const victim = await keyBuyer(SEED, offer).deposit(5_000n)
+    const stranger = await voucherBuyer('stranger').open({ ...offer, amount: '0' }, 5_000n)
+    const { voucher, channelConfig } = victim.payload as unknown as { voucher: object; channelConfig: object }
+    const { signature } = (stranger.payload as unknown as { voucher: { signature: string } }).voucher
+    const forged = { ...victim, payload: { ...victim.payload, voucher: { ...voucher, signature } } }
+    const response = await subject.ask(paid(forged), { path: deposit, headers: {} })
+    expect([response.status, (await response.json()).message]).toEqual([
+      400,
+      expect.stringContaining('voucher.signature'),
+    ])
+    const until = subject.clock.now() + 600_000
+    const payload = { type: 'key', channelConfig, call: 'key/mine', isLate: true, until }
+    const bought = await subject.post(SKY, { payment: { x402Version: 2, accepted: offer, payload } })
+    expect([bought.status, bought.headers.has('payment-required')]).toEqual([402, true])
+    expect(await subject.channel()).toEqual(before as NonNullable<typeof before>)
+    expect(await subject.calls()).toEqual([])
+  })
+
   test('say what a key has in the shapes that tools ask for, and nothing without it (contract 23.10)', async () => {
     const subject = await selling()
     await subject.ask(SKY)
