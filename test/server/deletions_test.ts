@@ -78,6 +78,10 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
     ['rename(statePath, brokenPath)', 'moves a chain that cannot be read aside'],
     ['rename(brokenPath, statePath)', 'and back'],
   ],
+  'server/proxy/payees.ts': [['renameSync(`${path}.new`, path)', 'the payees agreed to, with one more']],
+  'server/proxy/token.ts': [
+    ['renameSync(`${path}.new`, path)', 'the token of the last start, which is not used again'],
+  ],
   'server/release/package.ts': [
     ['rm(out, {', 'the package that was built before'],
     ['copyFile(join(ROOT, file)', 'into the package'],
