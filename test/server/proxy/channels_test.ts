@@ -1,9 +1,12 @@
 /** Vouchers of a channel: in order, within the caps, and never further than a seller was promised. */
-import { afterEach, describe, expect, test } from 'bun:test'
+import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test'
 import { capOf } from '../../../server/buyer/budget.ts'
 import { type Channel, CHANNEL_SCHEME } from '../../../server/proxy/channels.ts'
 import type { ProxyOptions } from '../../../server/proxy/mod.ts'
-import { demand, encodeHeader, OFFER, type Received, seller, startProxy } from './proxy_kit.ts'
+import { NOW, demand, encodeHeader, OFFER, type Received, seller, startProxy } from './proxy_kit.ts'
+
+beforeAll(() => void setSystemTime(NOW))
+afterAll(() => void setSystemTime())
 
 const METERED = { ...OFFER, scheme: CHANNEL_SCHEME, extra: { ...OFFER.extra, withdrawDelay: 900 } }
 const ID = `0x${'c0'.repeat(32)}`

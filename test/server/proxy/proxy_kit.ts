@@ -11,6 +11,9 @@ import { listenLocally } from '../../../server/proxy/listen.ts'
 import { type PaidCall, proxy, type ProxyOptions } from '../../../server/proxy/mod.ts'
 import { payeeList } from '../../../server/proxy/payees.ts'
 
+/** Libraries of buyers read the clock of the machine: tests set it to this. */
+export const NOW = Date.UTC(2026, 10, 24, 12)
+
 export const TOKEN = `sk-proxy-${'t'.repeat(43)}`
 export const PAYEE = '0x41FD86E5A01411C2D7dd4F08f4CE5FEF159af01b'
 const KEY = `0x${'11'.repeat(32)}` as const
@@ -63,7 +66,7 @@ export async function startProxy(to: string, given: Partial<ProxyOptions> = {}) 
   const calls: PaidCall[] = []
   const questions: string[] = []
   let port = 0
-  const clock = { now: Date.UTC(2026, 10, 24, 12) }
+  const clock = { now: NOW }
   const now = () => clock.now
   const journal = openJournal(join(scratch, 'spending.db'), now)
   const handle = proxy({

@@ -1,11 +1,12 @@
 /** farebox proxy as its programs, a page of a browser, another user and hostile sellers meet it. */
-import { afterEach, describe, expect, test } from 'bun:test'
+import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test'
 import { join } from 'node:path'
 import { keccak256, toBytes } from 'viem'
 import { capOf } from '../../../server/buyer/budget.ts'
 import { payeeList } from '../../../server/proxy/payees.ts'
 import type { ProxyOptions } from '../../../server/proxy/mod.ts'
 import {
+  NOW,
   demand,
   encodeHeader,
   honest,
@@ -17,6 +18,9 @@ import {
   startProxy,
   TOKEN,
 } from './proxy_kit.ts'
+
+beforeAll(() => void setSystemTime(NOW))
+afterAll(() => void setSystemTime())
 
 const opened: { stop(): Promise<unknown> }[] = []
 afterEach(async () => {
