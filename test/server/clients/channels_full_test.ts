@@ -154,7 +154,7 @@ describe('the official client of batch-settlement', () => {
     expect(await claimAll()).toBe(due)
     expect(await onChain(channel)).toEqual({ balance, claimed: due })
     expect((await balanceOf(payer.devnet.pay_to)) - earned).toBe(due)
-    const events = ['Deposited', 'Claimed', 'Settled']
+    const events = ['ChannelCreated', 'Deposited', 'Claimed', 'Settled']
     expect(await eventsOfContract()).toEqual({ events, transactions: 2 })
     const [spend] = await running.wired.storage.spendByModel(payer.account.address, 0)
     expect([spend?.calls, spend?.spent as bigint]).toEqual([CALLS, due])
