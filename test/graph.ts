@@ -11,8 +11,11 @@ import { dirname, join } from 'node:path'
  */
 export type Graph = ReadonlyMap<string, readonly string[]>
 
-/** Core's tiers, each after all that it may import; products and discovery stop before payment. */
-const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'keys', 'endpoint'] as const
+/**
+ * Core's tiers, each after all that it may import; products and discovery stop before payment. Products ask identity
+ * whose a request is.
+ */
+const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
 const UP_TO_CALL = [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine', 'call'] as const
 export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   notes: [],
@@ -20,15 +23,14 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   x402: ['lib'],
   ports: ['lib', 'x402'],
   http: ['lib', 'x402', 'ports'],
-  keys: ['lib', 'x402', 'ports', 'http'],
-  endpoint: ['lib', 'x402', 'ports', 'http', 'keys'],
+  endpoint: ['lib', 'x402', 'ports', 'http'],
   payment: UP_TO_ENDPOINT,
   identity: [...UP_TO_ENDPOINT, 'payment'],
   engine: [...UP_TO_ENDPOINT, 'payment', 'identity'],
   call: [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine'],
   lifecycle: UP_TO_CALL,
   serving: [...UP_TO_CALL, 'discovery'],
-  products: UP_TO_ENDPOINT,
+  products: [...UP_TO_ENDPOINT, 'identity'],
   discovery: UP_TO_ENDPOINT,
 }
 

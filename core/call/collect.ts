@@ -24,7 +24,7 @@ import {
   runningReply,
 } from './collection.ts'
 import { hrefOn, paidReply, storedOf, unsettledReply } from './work/result_replies.ts'
-import { isSignedFor, pollProofs } from './poll_proofs.ts'
+import { isSignedFor, pollProofs } from '../identity/poll_proofs.ts'
 import { isStillThere, show } from './show.ts'
 
 /** A collection that its wallet pays for. */

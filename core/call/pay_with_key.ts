@@ -1,7 +1,7 @@
 /** Step 4 of an order that brings an API key: its payment, from a channel of the key (contract, area 23). */
 import type { Engine } from '../engine.ts'
 import { ApiError } from '../http/errors.ts'
-import { unknownKey } from '../keys/presented_key.ts'
+import { unknownKey } from '../identity/presented_key.ts'
 import { newId } from '../lib/ids.ts'
 import { within } from '../lib/timers.ts'
 import type { KeyOrder, KeyPayment } from '../ports/mod.ts'

@@ -11,7 +11,7 @@ import type { Call } from '../ports/mod.ts'
 import type { SignedInAs } from '../x402/sign_in.ts'
 import { collect } from './collect.ts'
 import type { RunningFields } from './collection.ts'
-import { type PollJudged, pollProofs } from './poll_proofs.ts'
+import { type PollJudged, pollProofs } from '../identity/poll_proofs.ts'
 
 /** A request to a poll route; `id` is of the call. */
 export type Polling = { readonly route: Polled; readonly requestContext: RequestContext; readonly id: string }

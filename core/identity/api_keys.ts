@@ -1,6 +1,6 @@
 /** The API key of a request, opened for as long as the request needs it. */
 import { paymentHeader, type RequestContext } from '../endpoint/request_context.ts'
-import { bringsKey, openPresented, presentedKey, refuseKeyInQuery } from '../keys/presented_key.ts'
+import { bringsKey, openPresented, presentedKey, refuseKeyInQuery } from './presented_key.ts'
 import type { Chain, OpenedKey } from '../ports/mod.ts'
 
 /**

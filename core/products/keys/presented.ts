@@ -1,7 +1,7 @@
 /** The API key of a request to a route that costs nothing. */
 import type { FreeContext, FreeRequest } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import { invalidKey, openPresented, presentedKey, refuseKeyInQuery, unknownKey } from '../../keys/presented_key.ts'
+import { invalidKey, openPresented, presentedKey, refuseKeyInQuery, unknownKey } from '../../identity/presented_key.ts'
 import { within } from '../../lib/timers.ts'
 import type { ChainKeys, KeyChannel, OpenedKey } from '../../ports/mod.ts'
 

@@ -2,10 +2,10 @@
  * Everything that may prove to a poll that its caller is the wallet of the call, in one closed list: a new kind of
  * evidence does not compile before it has its judge.
  */
-import { judgeProof, type Judged } from '../identity/proofs.ts'
+import { judgeProof, type Judged } from './proofs.ts'
 import type { SettleContext } from '../payment/settlement/context.ts'
 import type { Authorization, Call, Identity } from '../ports/mod.ts'
-import type { PollUrls } from '../identity/poll_urls.ts'
+import type { PollUrls } from './poll_urls.ts'
 import { isTimely, type PollProof } from '../endpoint/request_context.ts'
 
 type Signers = Pick<Extract<Identity, { kind: 'known' }>, 'payer'>

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { pollProofs } from '../../../core/call/poll_proofs.ts'
+import { pollProofs } from '../../../core/identity/poll_proofs.ts'
 import { timeouts } from '../../../core/mod.ts'
 import { newCall, signed, T } from '../../conformance/storage_questions.ts'
 import { testClock, testLog } from '../../kit.ts'
