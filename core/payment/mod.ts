@@ -22,5 +22,5 @@ export {
   type StoredTotal,
   totalled,
 } from './reports/call_totals.ts'
-export { spendOf, summed, wholeDays } from './spend_report.ts'
+export { spendOf, summed, wholeDays } from './reports/spend_report.ts'
 export { NEW_WALLET_LIMIT, NEW_WALLET_USDC, NEW_WALLETS_USDC, newWalletsLimit } from './unpaid/new_wallets.ts'

@@ -7,7 +7,7 @@ import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { JOB_RETENTION } from '../endpoint/sale.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import type { Call, Ports, RecordStorage } from '../ports/mod.ts'
-import { archiveLedger, type ArchiveStore } from './archive/ledger_archive.ts'
+import { archiveLedger, type ArchiveStore } from './reports/ledger_archive.ts'
 
 /** Lifetimes in milliseconds. Without one, data is kept forever. */
 export type Retention = {

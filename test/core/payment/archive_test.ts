@@ -8,7 +8,7 @@ import {
   archiveLedger,
   type ArchiveStore,
   readArchive,
-} from '../../../core/payment/archive/ledger_archive.ts'
+} from '../../../core/payment/reports/ledger_archive.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 import { newCall, signed } from '../../conformance/storage_questions.ts'
 import { scaled } from '../../scope.ts'

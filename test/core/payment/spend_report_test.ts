@@ -2,7 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Json } from '../../../core/lib/json.ts'
 import type { Spend } from '../../../core/ports/mod.ts'
-import { summed, tokensOf } from '../../../core/payment/spend_report.ts'
+import { summed, tokensOf } from '../../../core/payment/reports/spend_report.ts'
 import { reading, SKY, STREAM, table } from '../call/stream_kit.ts'
 
 describe('tokens', () => {

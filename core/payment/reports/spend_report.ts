@@ -1,8 +1,8 @@
 /** Spend reports: what a wallet spent on each model, and how many tokens it used. */
-import type { Row } from './ledger/mod.ts'
-import { usdc } from '../x402/money.ts'
-import type { Json } from '../lib/json.ts'
-import type { Spend, Usage } from '../ports/mod.ts'
+import type { Row } from '../ledger/mod.ts'
+import { usdc } from '../../x402/money.ts'
+import type { Json } from '../../lib/json.ts'
+import type { Spend, Usage } from '../../ports/mod.ts'
 
 const DAY_MS = 86_400_000
 
