@@ -8,13 +8,12 @@ import type { Limits, Window } from './http/rate_limit.ts'
 import type { SignedReplies } from './http/signed_replies.ts'
 import type { UnpaidWork } from './http/unpaid_work.ts'
 import type { PollUrls } from './identity/poll_urls.ts'
-import type { ActiveCalls } from './payment/active_calls.ts'
+import type { Calls } from './payment/calls/calls.ts'
 import type { Controls } from './payment/control/controls.ts'
 import type { Offers } from './payment/offers.ts'
-import type { PrepaidCalls } from './payment/prepaid_calls.ts'
 import type { SettleContext } from './payment/settlement/context.ts'
 import type { Timeouts } from './payment/timeouts.ts'
-import type { NewWalletsLimit } from './payment/unpaid/new_wallets.ts'
+import type { KnownWallets, NewWalletsLimit } from './payment/unpaid/new_wallets.ts'
 import type { NewWalletLimit, Ports } from './ports/mod.ts'
 import type { CountTokens } from './ports/vendors/chat.ts'
 import type { Vendors } from './ports/vendors/mod.ts'
@@ -22,7 +21,7 @@ import type { SignIns } from './x402/sign_in.ts'
 
 export type Engine = {
   readonly gateway: GatewayIdentity
-  /** The outside. Its storage is the one that `calls` observes. */
+  /** The outside. Its storage has the verbs of `calls` in place of its own. */
   readonly ports: Ports
   readonly settings: Settings
   readonly products: Products
@@ -30,8 +29,8 @@ export type Engine = {
   readonly offers: Offers
   /** What settlements are given. */
   readonly money: SettleContext
-  /** Calls that this process works on. `prepaid` is absent where other processes use the storage. */
-  readonly calls: { readonly active: ActiveCalls; readonly prepaid?: PrepaidCalls | undefined }
+  /** The verbs of calls, whose events are reported to observers, and the calls that this process works on. */
+  readonly calls: Calls
   readonly limits: EngineLimits
   /** How callers show who they are without paying: by the key of a poll URL, or by signing in. */
   readonly identity: { readonly pollUrls: PollUrls; readonly signIns: SignIns }
@@ -113,6 +112,7 @@ export type EngineLimits = {
   readonly unpaidWork: UnpaidWork
   /** Memory shared by all request bodies. */
   readonly bodies: Budget
+  readonly newWallets: KnownWallets
   /** The operator's limits, lists, margins and maintenance switch. Absent: none are in force. */
   readonly controls?: Controls | undefined
 }

@@ -3,22 +3,19 @@
  * start here.
  */
 import { drainStreams } from './call/delivery/deliveries.ts'
-import { pollUpstream } from './call/delivery/upstream_poll.ts'
 import type { Endpoint } from './endpoint/mod.ts'
 import type { Caller, Gateway } from './endpoint/gateway.ts'
 import { withHealthStatus } from './endpoint/health_status.ts'
-import type { Engine } from './engine.ts'
 import { attemptLimit, operatorCheck } from './http/attempts.ts'
 import type { Reply } from './http/reply.ts'
-import { sharedBy } from './lib/per_process.ts'
 import { buildEngine } from './lifecycle/build_engine.ts'
-import { type Maintenance, maintenance } from './lifecycle/maintenance.ts'
+import { maintenance } from './lifecycle/maintenance.ts'
 import { activity, startRunning } from './lifecycle/running.ts'
 import type { Setup } from './lifecycle/setup.ts'
 import { SetupError, setupProblems } from './lifecycle/setup_problems.ts'
+import { sharedOf } from './lifecycle/shared_by_gateways.ts'
 import { visibleEndpoints } from './lifecycle/visible_endpoints.ts'
 import { type Retention, retention as usualRetention } from './payment/retention.ts'
-import { metered, silent } from './ports/meter.ts'
 import { catalog as contractCatalog } from './products/catalog.ts'
 import { endpoints as everything } from './products/mod.ts'
 import { changelog } from './products/site/changelog_data.ts'
@@ -94,12 +91,13 @@ export function customGateway(setup: CustomSetup): Gateway {
   const problems = setupProblems(setup, setup.endpoints ?? [])
   if (problems.length > 0) throw new SetupError(problems)
   const { name = 'default', version = '0.0.0', contact, changes = [], signer, bareV1 = false } = setup
-  const { ports, healthStatus } = withHealthStatus(metered(setup.ports), name)
+  const { ports, healthStatus } = withHealthStatus(setup.ports, name)
   const retention: Retention = { ...usualRetention, ...setup.retention }
   const routes = router(visibleEndpoints(setup.endpoints, setup, retention))
   const { endpoints, sold } = routes
   const underWay = activity(ports.background)
-  const engine = buildEngine(setup, { sold, ports: { ...ports, background: underWay.background }, retention })
+  const shared = sharedOf(setup.ports.storage)
+  const engine = buildEngine(setup, { sold, ports: { ...ports, background: underWay.background }, retention, shared })
   const { basePath, workerId } = engine.gateway
   const { clock, chain, storage, objects, log } = engine.ports
   let isDraining = false
@@ -113,10 +111,10 @@ export function customGateway(setup: CustomSetup): Gateway {
     activity: underWay,
     bareV1,
   }
-  const { maintain, takeOver } = maintenanceOf(engine, endpoints)
+  const { maintain, takeOver } = maintenance(engine)
   const { renew } = engine.calls.active
   const drain = () => drainStreams(engine)
-  const workers = sharedBy(setup.ports.storage, 'workers', () => new Set<string>()).add(workerId)
+  shared.workers.add(workerId)
 
   const handle = (request: Request, caller: Caller): Promise<Reply> => respond(serving, { request, caller }, route)
 
@@ -144,7 +142,7 @@ export function customGateway(setup: CustomSetup): Gateway {
         workerId,
         chain,
         storage,
-        sharedStorage: setup.ports.storage,
+        shared,
         objects,
         clock,
         log,
@@ -152,7 +150,7 @@ export function customGateway(setup: CustomSetup): Gateway {
         leaseMs: engine.settings.timeouts.workLeaseMs,
         renew,
         maintain,
-        takeOver: () => takeOver(workers),
+        takeOver: () => takeOver(shared.workers),
         leaveRotation,
         drain: () => void drain(),
         idle: underWay.idle,
@@ -163,18 +161,4 @@ export function customGateway(setup: CustomSetup): Gateway {
     leaveRotation,
     drain,
   }
-}
-
-function maintenanceOf(engine: Engine, endpoints: readonly Endpoint[]): Maintenance {
-  const { gateway, ports, settings, calls } = engine
-  return maintenance({
-    name: gateway.name,
-    workerId: gateway.workerId,
-    ports,
-    meter: ports.meter ?? silent,
-    timeouts: settings.timeouts,
-    endpoints,
-    activeCalls: calls.active,
-    pollUpstream: (endpoint, call) => pollUpstream(engine, endpoint, call),
-  })
 }

@@ -2,7 +2,7 @@
 import type { Engine } from '../engine.ts'
 import type { Reply } from '../http/reply.ts'
 import { bodyFingerprint } from '../lib/ids.ts'
-import { identifierOf, tagOf } from '../payment/identified_calls.ts'
+import { identifierOf, tagOf } from '../payment/calls/identified_calls.ts'
 import { balanceKeyOf } from '../payment/offers.ts'
 import type { Offered, Signed } from './order.ts'
 import { pauseIfLarge } from './read.ts'

@@ -5,7 +5,7 @@ import type { Reply } from '../http/reply.ts'
 import { newId } from '../lib/ids.ts'
 import type { SpendingHold } from '../payment/control/spending.ts'
 import { capOf, overText } from '../payment/ledger/exposure.ts'
-import { bindTag } from '../payment/identified_calls.ts'
+import { bindTag } from '../payment/calls/identified_calls.ts'
 import { abandon, fail } from '../payment/settlement/fail.ts'
 import { securePayment } from '../payment/settlement/secure_payment.ts'
 import {
@@ -129,7 +129,7 @@ async function insert(
   const prepaid = isInMemory ? engine.calls.prepaid : undefined
   if (prepaid) return await prepaid.open(call, authorization)
   const until = now + engine.settings.timeouts.workLeaseMs
-  return await engine.ports.storage.openCall(call, authorization, { now, until, ...capFor(engine, verified, now) })
+  return await engine.calls.openCall(call, authorization, { now, until, ...capFor(engine, verified, now) })
 }
 
 /**
@@ -142,8 +142,8 @@ function capFor(engine: Engine, verified: Verified, now: number): { readonly cap
   if (price.amount === 0n || requestContext.apiKey) return {}
   const { newWallet } = engine.settings
   const isAtOnce = isAnsweredAtOnce(verified)
-  const isFull = isKnownFull(unprovenOf(engine), addressKey(requestContext.ip), now)
-  const newWallets = { paid: unprovenPrice(engine.ports.storage, verified, price.amount), isFull }
+  const isFull = isKnownFull(engine.limits.newWallets, addressKey(requestContext.ip), now)
+  const newWallets = { paid: unprovenPrice(engine.limits.newWallets, verified, price.amount), isFull }
   return { cap: capOf(verdict, { ...(isAtOnce && { newWallet }), ...(!isSecured(verified) && { newWallets }) }) }
 }
 
@@ -164,7 +164,7 @@ async function begin(
   if (moved) return moved
   const { endpoint, input, price, requestContext, offers } = verified
   if (!opening.isNew) {
-    notePaid(storage, verified, price.amount)
+    notePaid(engine.limits.newWallets, verified, price.amount)
     return { kind: 'counted', settlesEarly: false }
   }
   const now = clock.now()
@@ -206,10 +206,11 @@ const isAnsweredAtOnce = ({ endpoint, input }: Verified): boolean =>
 /** Whether the money is in a channel, whose deposit is on chain before the work begins. */
 const isSecured = ({ verdict }: Verified): boolean => verdict.isPrepaid === true || verdict.isSecured === true
 
-const unprovenOf = ({ ports, gateway, settings, identity }: Engine): UnprovenContext => ({
+const unprovenOf = ({ ports, gateway, settings, identity, limits }: Engine): UnprovenContext => ({
   storage: ports.storage,
   log: ports.log,
   gateway: gateway.name,
   limit: settings.newWallets,
+  known: limits.newWallets,
   hashOf: (address) => identity.pollUrls.secretName(address, ''),
 })

@@ -3,7 +3,7 @@ import type { Price, Sold } from '../endpoint/mod.ts'
 import type { RequestContext } from '../endpoint/request_context.ts'
 import type { Hold } from '../http/request_body.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
-import type { Tag } from '../payment/identified_calls.ts'
+import type { Tag } from '../payment/calls/identified_calls.ts'
 import type { Verdict } from '../ports/mod.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 

@@ -6,8 +6,7 @@ import type { Static, TSchema } from '@sinclair/typebox'
 import { type SchemaCheck, schemaCheck } from '../http/schema_check.ts'
 import type { Json } from '../lib/json.ts'
 import { isFields } from '../lib/json.ts'
-import { decorated, OTHER_VERBS } from '../ports/decorated_storage.ts'
-import type { RecordStorage, Storage, StoredRecord } from '../ports/mod.ts'
+import type { RecordStorage, StoredRecord } from '../ports/mod.ts'
 
 /** A record as read; `stored` is its raw form, which updates are compared with. */
 export type ReadRecord<Data> = {
@@ -130,31 +129,22 @@ function decode({ kind, version, upgrade, check }: Registered, stored: Json): Js
 }
 
 /**
- * Wraps a storage so that it only accepts records of declared kinds, in their current version and valid under their
- * schema.
+ * The verbs of records, which only accept records of declared kinds, in their current version and valid under their
+ * schema. A chain makes the record of `recordPaid` itself, with a storage of its own.
  */
-export function withDeclaredRecords<Some extends Storage>(storage: Some): Some {
-  return decorated(storage, {
-    ...OTHER_VERBS,
-    async putRecord(record: StoredRecord, now: number) {
+export function checkedRecords({ putRecord, getRecord, moveRecord, listRecords }: RecordStorage): RecordStorage {
+  return {
+    async putRecord(record, now) {
       checkRecord(record)
-      return await storage.putRecord(record, now)
+      return await putRecord(record, now)
     },
-    async moveRecord(record: StoredRecord, from: Json, now: number) {
+    async moveRecord(record, from, now) {
       checkRecord(record)
-      return await storage.moveRecord(record, from, now)
+      return await moveRecord(record, from, now)
     },
-    openCall: 'same',
-    // A chain made its record, with a storage of its own.
-    recordPaid: 'same',
-    moveCall: 'same',
-    renew: 'same',
-    claimSettlement: 'same',
-    finishSettlement: 'same',
-    prune: 'same',
-    pruneLedger: 'same',
-    archiveCalls: 'same',
-  })
+    getRecord,
+    listRecords,
+  }
 }
 
 function checkRecord({ kind, data }: StoredRecord): void {

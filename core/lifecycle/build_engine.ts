@@ -3,7 +3,6 @@ import { noDeliveries } from '../call/delivery/deliveries.ts'
 import { mirrors } from '../call/work/media_mirror.ts'
 import { quoteCache } from '../endpoint/quote_cache.ts'
 import type { Catalog } from '../endpoint/offering.ts'
-import { withDeclaredRecords } from '../endpoint/record_kind.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import type { Engine, EngineLimits, GatewayIdentity, Products, Settings } from '../engine.ts'
 import { FREE_TIER, limits } from '../http/rate_limit.ts'
@@ -13,17 +12,17 @@ import { UNPAID_CHARACTERS, unpaidWork } from '../http/unpaid_work.ts'
 import { pollUrls } from '../identity/poll_urls.ts'
 import { signIns } from '../identity/sign_in.ts'
 import { newId } from '../lib/ids.ts'
-import { sharedBy } from '../lib/per_process.ts'
-import { activeCalls, sharedState } from '../payment/active_calls.ts'
+import { callsOf } from '../payment/calls/calls.ts'
 import { pricesOf } from '../payment/control/controls.ts'
 import { offersOf } from '../payment/offers.ts'
-import { prepaidCalls } from '../payment/prepaid_calls.ts'
-import { withReleases } from '../payment/reserved_calls.ts'
+import { noRetries } from '../payment/settlement/retries.ts'
 import { noteStoredMedia, type Retention } from '../payment/retention.ts'
 import { timeouts as usual } from '../payment/timeouts.ts'
-import { NEW_WALLET_LIMIT, newWalletsLimit } from '../payment/unpaid/new_wallets.ts'
+import { knownWallets, NEW_WALLET_LIMIT, newWalletsLimit } from '../payment/unpaid/new_wallets.ts'
 import type { Ports } from '../ports/mod.ts'
+import { meterObserver } from '../ports/meter.ts'
 import type { Setup } from './setup.ts'
+import type { Shared } from './shared_by_gateways.ts'
 
 type Building = {
   /** What this gateway sells, by name. */
@@ -31,6 +30,7 @@ type Building = {
   /** The ports of the setup, with their metrics. */
   readonly ports: Ports
   readonly retention: Retention
+  readonly shared: Shared
 }
 
 const UPLOADS_AT_ONCE = 8
@@ -54,9 +54,9 @@ export function buildEngine(setup: Setup, building: Building): Engine {
     settings,
     products: productsOf(setup, { building, gateway, ports }),
     offers: offersOf({ ports, timeouts }),
-    money: { storage, chain, clock, log, meter, timeouts, prepaid: calls.prepaid },
+    money: { storage, chain, clock, log, meter, timeouts, prepaid: calls.prepaid, retries: noRetries() },
     calls,
-    limits: limitsOf(setup, ports, settings),
+    limits: limitsOf(setup, { ports, maxUpload, shared: building.shared }),
     identity: { pollUrls: hashes, signIns: signIns({ storage, chain, clock, random, hashes, timeouts }) },
     deliveries: noDeliveries({ clock, maxUpload }),
     mirror: mirrors({
@@ -98,28 +98,24 @@ function settingsOf(setup: Setup, sold: Building['sold']): Settings {
   }
 }
 
-/** Gateways of one process that share a storage share what is known of its calls. */
+/** Observes the calls, and gives the engine its storage. */
 function observed(
   setup: Setup,
   { building, gateway, settings }: { building: Building; gateway: GatewayIdentity; settings: Settings },
 ): Pick<Engine, 'calls' | 'ports'> {
   const { ports } = building
-  const { clock, log } = ports
-  const owner = setup.ports.storage
-  const leaseMs = settings.timeouts.workLeaseMs
-  const active = activeCalls({
+  const { chain, clock, log, meter } = ports
+  const { calls, storage } = callsOf({
     storage: ports.storage,
+    observers: [...(meter ? [meterObserver(meter)] : []), ...(setup.controls ? [setup.controls.observer] : [])],
+    apiKeys: chain.apiKeys,
     workerId: gateway.workerId,
     clock,
     log,
-    leaseMs,
-    shared: sharedBy(owner, 'active calls', sharedState),
+    leaseMs: settings.timeouts.workLeaseMs,
+    shared: building.shared.calls,
   })
-  const prepaid = prepaidCalls(active.storage, { owner, clock, leaseMs })
-  const { apiKeys } = ports.chain
-  const observing = withReleases(prepaid?.storage ?? active.storage, { apiKeys, clock })
-  const storage = withDeclaredRecords(observing)
-  return { calls: { active, prepaid }, ports: { ...ports, storage } }
+  return { calls, ports: { ...ports, storage } }
 }
 
 function productsOf(
@@ -140,18 +136,21 @@ function productsOf(
   }
 }
 
-/** Gateways of one process that share a storage share these limits, with the figures of the first one. */
-function limitsOf(setup: Setup, { storage, countTokens, clock }: Ports, { maxUpload }: Settings): EngineLimits {
-  const owner = setup.ports.storage
+/** The gateways of one process share these limits, with the figures of the first one. */
+function limitsOf(
+  setup: Setup,
+  {
+    ports: { storage, countTokens, clock },
+    maxUpload,
+    shared,
+  }: Pick<Building, 'ports' | 'shared'> & { maxUpload: number },
+): EngineLimits {
   const maxBodies = setup.maxBodies ?? Math.max(UPLOADS_AT_ONCE * maxUpload, 4 << 20)
-  return {
-    windows: sharedBy(owner, 'windows', () => limits(storage)),
-    unpaidWork: sharedBy(owner, 'unpaid work', () =>
-      unpaidWork({ countTokens, clock, perMinute: setup.unpaidCharacters ?? UNPAID_CHARACTERS }),
-    ),
-    bodies: sharedBy(owner, 'bodies', () =>
-      budget(maxBodies, clock, { share: maxBodies / SHARES, onFreed: setup.onBodiesFreed }),
-    ),
-    controls: setup.controls,
+  const perMinute = setup.unpaidCharacters ?? UNPAID_CHARACTERS
+  shared.limits ??= {
+    windows: limits(storage),
+    unpaidWork: unpaidWork({ countTokens, clock, perMinute }),
+    bodies: budget(maxBodies, clock, { share: maxBodies / SHARES, onFreed: setup.onBodiesFreed }),
   }
+  return { ...shared.limits, newWallets: knownWallets(), controls: setup.controls }
 }

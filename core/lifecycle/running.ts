@@ -4,18 +4,17 @@
  */
 import type { StopOptions } from '../endpoint/gateway_info.ts'
 import { within } from '../lib/timers.ts'
-import { sharedBy } from '../lib/per_process.ts'
 import type { Chain, Log, Objects, Ports, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import { pruneExpired, type Retention } from '../payment/retention.ts'
+import type { Shared } from './shared_by_gateways.ts'
 
 type Running = {
   readonly name: string
   readonly workerId: string
   readonly chain: Chain
   readonly storage: Storage
-  /** The storage as the host gave it: what the gateways of one process share. */
-  readonly sharedStorage: Storage
+  readonly shared: Pick<Shared, 'isTakenOver'>
   readonly objects: Objects
   readonly clock: Clock
   readonly log: Log
@@ -65,13 +64,11 @@ export function startRunning(running: Running): (options?: StopOptions) => Promi
     }
   }
 
-  let isTakenOver = false
   /** Where one process has the storage, unfinished calls of others are lost. Once, before its own calls can be many. */
   async function takeOver(): Promise<void> {
-    if (isTakenOver || running.sharedStorage.isShared) return
-    const first = sharedBy(running.sharedStorage, 'taken over', () => ({ isDone: false }))
-    const lost = first.isDone ? 0 : await running.takeOver()
-    isTakenOver = first.isDone = true
+    if (running.shared.isTakenOver || storage.isShared) return
+    const lost = await running.takeOver()
+    running.shared.isTakenOver = true
     if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
   }
 

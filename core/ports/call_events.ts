@@ -1,6 +1,5 @@
-/** Events of calls, for what counts them: spending limits and metrics. Each is told once its storage has it. */
-import { decorated, OTHER_VERBS } from './decorated_storage.ts'
-import type { Call, CallPatch, Claim, NewCall, Outcome, Storage } from './storage/mod.ts'
+/** Events of calls, for what counts them: spending limits and metrics. Each is reported once its storage has it. */
+import type { Call, CallPatch, CallStorage, Claim, NewCall, Outcome } from './storage/mod.ts'
 import type { Receipt } from '../x402/protocol.ts'
 
 export type CallEvent =
@@ -18,48 +17,48 @@ export type CallObserver = {
   readonly [Kind in CallEvent['kind']]: 'ignored' | ((event: Extract<CallEvent, { kind: Kind }>) => void)
 }
 
+/** The verbs that change calls. A new one does not compile until it has its event. */
+export type CallChanges = Omit<CallStorage, 'getCall' | 'callOf'>
+
 /**
- * The storage, with an observer of the calls that pass through it. Handlers never throw.
+ * The same verbs; what storage has done is reported to the observers, whose handlers never throw.
  *
  * @example
- * const counted = observedCalls(storage, { opened: () => count++, recorded: () => count++, moved: 'ignored', ... })
+ * const counted = { ...storage, ...reportedChanges(storage, [{ opened: () => count++, recorded: 'ignored', ... }]) }
  */
-export function observedCalls<Some extends Storage>(storage: Some, observer: CallObserver): Some {
-  function tell(event: CallEvent): void {
-    const handler = observer[event.kind]
-    if (handler !== 'ignored') (handler as (event: CallEvent) => void)(event)
+export function reportedChanges(storage: CallChanges, observers: readonly CallObserver[]): CallChanges {
+  function report(event: CallEvent): void {
+    for (const observer of observers) {
+      const handler = observer[event.kind]
+      if (handler !== 'ignored') (handler as (event: CallEvent) => void)(event)
+    }
   }
 
-  return decorated(storage, {
-    ...OTHER_VERBS,
+  return {
     async openCall(...given) {
       const opened = await storage.openCall(...given)
-      if (opened.kind === 'opened') tell({ kind: 'opened', call: opened.call })
+      if (opened.kind === 'opened') report({ kind: 'opened', call: opened.call })
       return opened
     },
     async recordPaid(call, authorization, at) {
       const recorded = await storage.recordPaid(call, authorization, at)
-      if (recorded.kind === 'recorded') tell({ kind: 'recorded', call, receipt: at.paid.receipt })
+      if (recorded.kind === 'recorded') report({ kind: 'recorded', call, receipt: at.paid.receipt })
       return recorded
     },
     async moveCall(id, from, patch) {
       const isMoved = await storage.moveCall(id, from, patch)
-      if (isMoved) tell({ kind: 'moved', id, patch })
+      if (isMoved) report({ kind: 'moved', id, patch })
       return isMoved
     },
     async claimSettlement(id, authorization, at) {
       const claim = await storage.claimSettlement(id, authorization, at)
-      tell({ kind: 'claimed', id, claim, hasResult: at.result !== undefined })
+      report({ kind: 'claimed', id, claim, hasResult: at.result !== undefined })
       return claim
     },
     async finishSettlement(id, token, outcome, at) {
       const isRecorded = await storage.finishSettlement(id, token, outcome, at)
-      tell({ kind: 'finished', id, outcome })
+      report({ kind: 'finished', id, outcome })
       return isRecorded
     },
-    renew: 'same',
-    prune: 'same',
-    pruneLedger: 'same',
-    archiveCalls: 'same',
-  })
+  }
 }

@@ -1,8 +1,8 @@
 /** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain_outcomes.ts'
-import { observedCalls } from './call_events.ts'
-import type { Storage, Usage } from './storage/mod.ts'
+import type { CallObserver } from './call_events.ts'
+import type { Usage } from './storage/mod.ts'
 
 /** The verdict on a payment that came with an order, or on a fresh one that a poll would settle with. */
 export type Judged = 'valid' | 'unavailable' | PaymentCode
@@ -42,25 +42,19 @@ export const NO_ENDPOINT = 'none'
 const nothing = () => {}
 export const silent: Meter = { answered: nothing, quoted: nothing, judged: nothing, attempted: nothing, moved: nothing }
 
-/** Wraps ports so that storage reports when calls begin and end; without a meter the ports stay unchanged. */
-export function metered<Some extends { readonly storage: Storage; readonly meter?: Meter }>(ports: Some): Some {
-  return ports.meter ? { ...ports, storage: meteredStorage(ports.storage, ports.meter) } : ports
-}
-
-function meteredStorage(storage: Storage, meter: Meter): Storage {
-  return observedCalls(storage, {
-    opened: () => meter.moved('opened'),
-    recorded() {
-      meter.moved('opened')
-      meter.moved('completed')
-    },
-    moved({ patch: { workStatus } }) {
-      if (workStatus === 'completed' || workStatus === 'failed') meter.moved(workStatus)
-    },
-    claimed({ claim, hasResult }) {
-      // A claim with a result completes the call, unless the call was completed before its authorization was sent.
-      if (hasResult && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
-    },
-    finished: 'ignored',
-  })
-}
+/** Reports when calls begin and end. */
+export const meterObserver = (meter: Meter): CallObserver => ({
+  opened: () => meter.moved('opened'),
+  recorded() {
+    meter.moved('opened')
+    meter.moved('completed')
+  },
+  moved({ patch: { workStatus } }) {
+    if (workStatus === 'completed' || workStatus === 'failed') meter.moved(workStatus)
+  },
+  claimed({ claim, hasResult }) {
+    // A claim with a result completes the call, unless the call was completed before its authorization was sent.
+    if (hasResult && (claim.kind === 'yours' || (claim.kind === 'retry' && !claim.sent))) meter.moved('completed')
+  },
+  finished: 'ignored',
+})

@@ -112,15 +112,14 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         return await startLocalSystem(config, { log, clock: systemClock, undo })
       })
     : undefined
-  const database = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
-  undo.push(() => database.close())
-  const { now: askTime, refusal, failure } = database
+  const storage = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
+  undo.push(() => storage.close())
+  const { now: askTime, refusal, failure } = storage
   const shared =
     askTime &&
     (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.lease_seconds * 1000 })))
   const clock = shared ?? systemClock
-  const control = controls({ storage: database, clock })
-  const storage = control.observed(database)
+  const control = controls({ storage, clock })
   // Before anything is sold: a blocked wallet stays blocked over a restart.
   await orRefuse('DATABASE_URL', () => control.refresh())
   undo.push(refreshing(control, clock))

@@ -223,7 +223,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of('core/payment/archive', 'test/core/payment/archive_test.ts'),
+    of('core/payment/reports', 'test/core/payment/archive_test.ts'),
     [
       ['the archive sums on another day', '`${month}-01T00:00:00Z`', '`${month}-02T00:00:00Z`'],
       [
@@ -272,7 +272,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ],
       [
         'what vouchers have paid is not in the spending limit',
-        `pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++settlements })`,
+        `pending.set(id, { payer, gateway, amount, until: createdAt + PENDING_MS, settlement: ++state.settlements })`,
         ``,
       ],
     ],

@@ -6,6 +6,7 @@ import { type Price, type Prices, type Product, STANDARD_PRICES } from '../../en
 import { withMargin } from '../../endpoint/prices.ts'
 import { ApiError } from '../../http/errors.ts'
 import type { Limits } from '../../http/rate_limit.ts'
+import type { CallObserver } from '../../ports/call_events.ts'
 import type { LedgerReads, RecordStorage } from '../../ports/mod.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
 import type { Markup } from '../../x402/pricing.ts'
@@ -19,8 +20,8 @@ export type Controls = {
   refresh(): Promise<void>
   /** Changes the record, and nothing where `change` returns undefined. Resolves with what is stored now. */
   change(change: (rules: Rules) => Rules | undefined): Promise<Rules>
-  /** The storage, observed for limits on spending. */
-  observed: Spending['observed']
+  /** Counts calls for limits on spending. Each gateway with these controls has it observe its calls. */
+  readonly observer: CallObserver
   /** Throws a 503 while the maintenance switch is on. */
   requireOpen(): void
   /** The margin on a product in percent, as quotes have it now. */
@@ -73,7 +74,7 @@ export function controls({ storage, clock }: Pick<State, 'storage' | 'clock'>): 
   const marginOf = (product: Product) => currentMargin(state.rules, product, clock.now())
   return {
     rules: () => state.rules,
-    observed: state.spending.observed,
+    observer: state.spending.observer,
     refresh: () => refresh(state),
     change: (change) => changeRules(state, change),
     requireOpen: () => requireOpen(state.rules),

@@ -1,6 +1,6 @@
 /** Stores the result of a call that moves no money now: a free one, or one that a poll pays for. */
 import type { Call } from '../../ports/mod.ts'
-import { takenBack } from '../active_calls.ts'
+import { takenBack } from '../calls/active_calls.ts'
 import type { Paying } from '../outcome.ts'
 import type { Completion, SettleContext } from './context.ts'
 

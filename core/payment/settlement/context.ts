@@ -13,8 +13,9 @@ import type {
 } from '../../ports/mod.ts'
 import type { Meter } from '../../ports/meter.ts'
 import type { Usdc } from '../../x402/money.ts'
-import type { PrepaidCalls } from '../prepaid_calls.ts'
+import type { PrepaidCalls } from '../calls/prepaid_calls.ts'
 import type { Timeouts } from '../timeouts.ts'
+import type { Retries } from './retries.ts'
 
 export type SettleContext = {
   readonly storage: CallStorage & Coordination & LedgerReads & RecordStorage
@@ -24,6 +25,8 @@ export type SettleContext = {
   readonly meter?: Meter | undefined
   readonly timeouts: Timeouts
   readonly prepaid?: PrepaidCalls | undefined
+  /** Settlements that are tried again, by call. */
+  readonly retries: Retries
 }
 
 /** `charge` is given where the call's offer is charged by use, and something else than the whole quote is due. */

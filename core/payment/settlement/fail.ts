@@ -1,6 +1,6 @@
 /** Fails calls whose work ends without a result. None of them is charged. */
 import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
-import type { ActiveCalls } from '../active_calls.ts'
+import type { ActiveCalls } from '../calls/active_calls.ts'
 import { isUnfinished, LOST } from '../ledger/mod.ts'
 import type { Timeouts } from '../timeouts.ts'
 

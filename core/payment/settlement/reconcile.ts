@@ -2,7 +2,7 @@
 import type { Call } from '../../ports/mod.ts'
 import type { SettleContext } from './context.ts'
 import { record } from './record.ts'
-import { MAX_PAUSE_MS, MIN_PAUSE_MS, retries, retryOf } from './retries.ts'
+import { MAX_PAUSE_MS, MIN_PAUSE_MS, retryOf } from './retries.ts'
 import { spend } from './send.ts'
 
 /**
@@ -14,12 +14,12 @@ export async function reconcile(
   call: Call,
   retainUntil: number,
 ): Promise<'forgiven' | undefined> {
-  const { storage, clock, timeouts } = context
+  const { storage, clock, timeouts, retries } = context
   const now = clock.now()
-  if (now < (retries(storage).get(call.id)?.nextAt ?? now)) return undefined
+  if (now < (retries.get(call.id)?.nextAt ?? now)) return undefined
   const claim = await storage.claimSettlement(call.id, undefined, { now, until: now + timeouts.settleLeaseMs })
   if (claim.kind !== 'retry') {
-    retries(storage).delete(call.id)
+    retries.delete(call.id)
     return undefined
   }
   const { authorization, token } = claim
@@ -27,10 +27,10 @@ export async function reconcile(
   const ending = { token, authorization, spent, retainUntil, isDelivered: false, by: 'maintenance' } as const
   const paying = await record(context, call, ending)
   const isOpen = typeof paying === 'object' && (paying.kind === 'unknown' || paying.kind === 'unavailable')
-  if (!isOpen) retries(storage).delete(call.id)
+  if (!isOpen) retries.delete(call.id)
   if (!isOpen) return paying === 'forgiven' ? paying : undefined
   // Wake before an authorization expires, and when it is time to give up.
-  const retry = retryOf(storage, call.id)
+  const retry = retryOf(retries, call.id)
   const left = Math.max(MIN_PAUSE_MS, (authorization.expiresAt - now) / 2)
   const givesUpAt = authorization.expiresAt + timeouts.unresolvedMs + 1
   retry.nextAt = Math.min(now + Math.min(retry.pauseMs, left), Math.max(givesUpAt, now + 1))

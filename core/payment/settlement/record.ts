@@ -69,12 +69,12 @@ async function recordUnpaid(
 
 /** Logs an unknown outcome once for each reason, and alerts the operator when it is given up. */
 function logDoubt(
-  { storage, log }: SettleContext,
+  { retries, log }: SettleContext,
   call: Call,
   { authorization, reason, isHopeless }: { authorization: Authorization; reason: string; isHopeless: boolean },
 ): void {
   if (!isHopeless) {
-    const retry = retryOf(storage, call.id)
+    const retry = retryOf(retries, call.id)
     if (retry.reason !== reason) log.warn('a settlement has an unknown outcome', { call: call.id, reason })
     retry.reason = reason
     return

@@ -5,11 +5,12 @@
  */
 import { abandon, failIfOverdue } from './fail.ts'
 import { meaningOf, reasonOf } from '../outcome.ts'
+import type { SettleContext } from './context.ts'
 import { settleCall } from './settle.ts'
 import { noteUnpaidCall, unpaidCallOf } from '../unpaid/unpaid_calls.ts'
 import { capOf, overText } from '../ledger/exposure.ts'
 import { ApiError } from '../../http/errors.ts'
-import type { ActiveCalls } from '../active_calls.ts'
+import type { ActiveCalls } from '../calls/active_calls.ts'
 import type { Timeouts } from '../timeouts.ts'
 import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
@@ -34,6 +35,7 @@ export type SecondaryContext = {
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
   readonly settings: { readonly timeouts: Timeouts; readonly newWallet: NewWalletLimit }
   readonly offers: Offers
+  readonly money: Pick<SettleContext, 'retries'>
   readonly calls: { readonly active: ActiveCalls }
   readonly identity: { readonly pollUrls: { keyOf(id: string): Promise<string> } }
 }
@@ -136,7 +138,7 @@ async function payWithNew(
 
 /** Its result only records that it was sent. An unknown outcome is checked until it is known. */
 async function settled(
-  { ports, settings: { timeouts } }: SecondaryContext,
+  { ports, settings: { timeouts }, money }: SecondaryContext,
   { call, to: { signal }, authorization }: SecondPayment,
   own: Call,
 ): Promise<SecondaryOutcome> {
@@ -144,10 +146,15 @@ async function settled(
   for (;;) {
     signal.throwIfAborted()
     const completion = { result: { parent: call.id } as Json, expiresAt: clock.now() + SECONDARY_RETENTION_MS }
-    const paying = await settleCall({ storage, chain, clock, log, timeouts }, own, authorization, {
-      completion,
-      retainUntil: clock.now() + SECONDARY_RETENTION_MS,
-    })
+    const paying = await settleCall(
+      { storage, chain, clock, log, timeouts, retries: money.retries },
+      own,
+      authorization,
+      {
+        completion,
+        retainUntil: clock.now() + SECONDARY_RETENTION_MS,
+      },
+    )
     const { reply, note } = meaningOf(paying, { moment: 'second_payment' })
     if (note === 'unpaid') {
       const now = clock.now()

@@ -7,7 +7,6 @@
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
 import { type BoundedMap, boundedMap } from '../../lib/bounded_map.ts'
-import { sharedBy } from '../../lib/per_process.ts'
 import type { Authorization, Call, CallStorage, LedgerReads, Log, RecordStorage } from '../../ports/mod.ts'
 import { isCumulative } from '../../x402/offer.ts'
 import { dollars, print, roundUp, type Usdc, usdc } from '../../x402/money.ts'
@@ -60,6 +59,8 @@ const FULL_MS = 250
 /** Looking for what was paid waits so long for each order, because under attack most of them stay unpaid. */
 const SWEEP_MS = 10
 const MAX_ADDRESSES = 10_000
+/** Wallets that are remembered as not new. */
+const MAX_PROVEN = 10_000
 /** From so many orders on, those that were paid are looked for although there is room. */
 const MANY_CALLS = 64
 /** Orders that are looked at together. */
@@ -104,59 +105,50 @@ export type UnprovenContext = {
   readonly log: Log
   readonly gateway: string
   readonly limit: NewWalletsLimit
+  readonly known: KnownWallets
   /** A keyed hash of a caller's address: no address is stored. */
   hashOf(address: string): Promise<string>
 }
 
-/** A process's copy of the state of a gateway's limit. */
-type Known = {
+/** What a process knows of a gateway's new wallets, and of those that are not new. */
+export type KnownWallets = {
   fullUntil: number
   checkedAt: number
   streamsAt: number
   alertedAt: number
+  /** Until when there is no room for an address. */
   readonly addresses: BoundedMap<number>
+  /** The highest price for which a wallet was found not to be new. The one that has waited longest goes first. */
+  readonly proven: BoundedMap<Usdc>
 }
 
-const knownOf = ({ storage, gateway }: Pick<UnprovenContext, 'storage' | 'gateway'>): Known =>
-  sharedBy(storage, `new wallets of ${gateway}`, () => ({
-    fullUntil: Number.NEGATIVE_INFINITY,
-    checkedAt: Number.NEGATIVE_INFINITY,
-    streamsAt: Number.NEGATIVE_INFINITY,
-    alertedAt: Number.NEGATIVE_INFINITY,
-    addresses: boundedMap<number>(MAX_ADDRESSES),
-  }))
+export const knownWallets = (): KnownWallets => ({
+  fullUntil: Number.NEGATIVE_INFINITY,
+  checkedAt: Number.NEGATIVE_INFINITY,
+  streamsAt: Number.NEGATIVE_INFINITY,
+  alertedAt: Number.NEGATIVE_INFINITY,
+  addresses: boundedMap<number>(MAX_ADDRESSES),
+  proven: boundedMap<Usdc>(MAX_PROVEN),
+})
 
 /** Whether there was no room a moment ago, at the gateway or for this address. Asks nobody. */
-export function isKnownFull(
-  context: Pick<UnprovenContext, 'storage' | 'gateway'>,
-  address: string,
-  now: number,
-): boolean {
-  const { fullUntil, addresses } = knownOf(context)
+export function isKnownFull({ fullUntil, addresses }: KnownWallets, address: string, now: number): boolean {
   return now < Math.max(fullUntil, addresses.get(address) ?? fullUntil)
 }
 
-/** Wallets that are remembered as not new; the one that has not ordered for the longest goes first. */
-const MAX_PROVEN = 10_000
-
 type Wallet = Pick<Call, 'payer' | 'asset'>
 const nameOf = ({ payer, asset }: Wallet): string => `${asset} ${payer}`
-
-/** The highest price for which wallets were found not to be new. */
-const provenBy = (storage: CallStorage): BoundedMap<Usdc> =>
-  sharedBy(storage, 'wallets that have paid', () => boundedMap<Usdc>(MAX_PROVEN))
 
 /**
  * Amount that a wallet must have paid so that an order does not count as a new wallet's; 0 if that is known, so that no
  * sum is read.
  */
-export function unprovenPrice(storage: CallStorage, wallet: Wallet, price: Usdc): Usdc {
-  return (provenBy(storage).get(nameOf(wallet)) ?? 0n) >= price ? usdc(0n) : price
+export function unprovenPrice({ proven }: KnownWallets, wallet: Wallet, price: Usdc): Usdc {
+  return (proven.get(nameOf(wallet)) ?? 0n) >= price ? usdc(0n) : price
 }
 
 /** Remembers that a wallet is known for orders of this price. */
-export function notePaid(storage: CallStorage, wallet: Wallet, price: Usdc): void {
-  const proven = provenBy(storage)
+export function notePaid({ proven }: KnownWallets, wallet: Wallet, price: Usdc): void {
   const name = nameOf(wallet)
   const before = proven.get(name) ?? usdc(0n)
   proven.set(name, before > price ? before : price)
@@ -223,8 +215,7 @@ async function forgetProven(
   calls: readonly Listed[],
   { now, at }: { readonly now: number; readonly at: 'checkedAt' | 'streamsAt' },
 ): Promise<boolean> {
-  const { storage } = context
-  const known = knownOf(context)
+  const { storage, known } = context
   if (now - known[at] < calls.length * SWEEP_MS) return false
   known[at] = now
   for (let from = 0; from < calls.length; from += AT_ONCE)
@@ -243,11 +234,10 @@ async function isProven(storage: CallStorage & LedgerReads & RecordStorage, call
 }
 
 function noteFull(
-  { storage, log, gateway, limit }: Omit<UnprovenContext, 'hashOf'>,
+  { log, gateway, limit, known }: UnprovenContext,
   { whose, caller, counted }: { whose: Full['whose']; caller: string; counted: readonly Listed[] },
   now: number,
 ): Full {
-  const known = knownOf({ storage, gateway })
   if (whose === 'gateway') known.fullUntil = now + FULL_MS
   if (whose === 'address') known.addresses.set(caller, now + FULL_MS)
   if (whose === 'gateway' && now - known.alertedAt >= HOUR_MS) {

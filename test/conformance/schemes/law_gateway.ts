@@ -87,12 +87,11 @@ export async function lawGateway(factory: SchemeFactory): Promise<LawGateway> {
     await waiting.open.passed
     return stream ? streamAnswer(HELLO) : wholeAnswer()
   })
-  const bare = memoryStorage()
-  const scheme = await factory(bare)
+  const storage = memoryStorage()
+  const scheme = await factory(storage)
   let offset = 0
   const clock: Clock = { ...scheme.clock, now: () => scheme.clock.now() + offset }
-  const control = controls({ storage: bare, clock })
-  const storage = control.observed(bare)
+  const control = controls({ storage, clock })
   const faults: Faults = { settle: undefined, hidesBalance: false, closed: undefined }
   const ports = { chain: faulty(scheme.chain, faults), clock: clock as TestClock, storage, meter }
   const { gateway: first, idle, restart } = kit({ chatVendor: vendor, controls: control, ports })

@@ -15,6 +15,7 @@ import { isReply, type Reply } from '../../../core/http/reply.ts'
 import { holdOn } from '../../../core/http/request_body.ts'
 import { requestUrl } from '../../../core/http/request_url.ts'
 import { buildEngine } from '../../../core/lifecycle/build_engine.ts'
+import { sharedOf } from '../../../core/lifecycle/shared_by_gateways.ts'
 import { catalog, endpoints, retention } from '../../../core/mod.ts'
 import { router } from '../../../core/serving/router.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN } from '../../kit.ts'
@@ -22,7 +23,7 @@ import { encodePayment, FOX, GENERATIONS, kit, ORIGIN } from '../../kit.ts'
 function engineAndBuyer() {
   const { ports, chain, clock } = kit()
   const { sold } = router(endpoints)
-  const engine = buildEngine({ ports, catalog: catalog() }, { sold, ports, retention })
+  const engine = buildEngine({ ports, catalog: catalog() }, { sold, ports, retention, shared: sharedOf(ports.storage) })
   const endpoint = sold.get('images.generations')
   if (!endpoint) throw new Error('images are not sold')
   const incoming = (headers: Readonly<Record<string, string>> = {}): Incoming => {

@@ -7,7 +7,7 @@ import { Type } from '@sinclair/typebox'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { flatPrice, type Json, paid, type StoredRecord } from '../../../core/mod.ts'
 import { callContextIn } from '../../../core/endpoint/call_context.ts'
-import { recordKind, withDeclaredRecords } from '../../../core/endpoint/record_kind.ts'
+import { checkedRecords, recordKind } from '../../../core/endpoint/record_kind.ts'
 import { kit } from '../../kit.ts'
 
 const NOW = 1_800_000_000_000
@@ -63,10 +63,10 @@ describe('a record', () => {
   })
 
   test('of an old version is changed by who has read it, once, and is then of the current one', async () => {
-    const storage = withDeclaredRecords(memoryStorage())
+    const storage = checkedRecords(memoryStorage())
     const old = memoryStorage()
     await old.putRecord(stored({ version: 1, data: { name: 'Ada' } }), NOW)
-    const both = { ...storage, ...withDeclaredRecords(old) }
+    const both = { ...storage, ...checkedRecords(old) }
     const read = await MUG.get(both, 'mug-1', NOW)
     if (!read) throw new Error('no mug')
     const full = await MUG.move(both, read, { data: { ...read.data, isFull: true } }, NOW)
@@ -91,7 +91,7 @@ describe('a record', () => {
 })
 
 describe('storage', () => {
-  const storage = withDeclaredRecords(memoryStorage())
+  const storage = checkedRecords(memoryStorage())
 
   test.each([
     [

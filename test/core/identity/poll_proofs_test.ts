@@ -4,6 +4,7 @@ import { memoryChain } from '../../../adapters/chains/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { pollProofs } from '../../../core/identity/poll_proofs.ts'
 import { timeouts } from '../../../core/mod.ts'
+import { noRetries } from '../../../core/payment/settlement/retries.ts'
 import { newCall, signed, T } from '../../conformance/storage_questions.ts'
 import { testClock, testLog } from '../../kit.ts'
 
@@ -12,7 +13,7 @@ async function world() {
   const chain = { ...memoryChain(), fate: async () => ({ kind: 'open' }) as const, proves: async () => true }
   const opened = await storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 60_000 })
   if (opened.kind !== 'opened') throw new Error('the call did not open')
-  const money = { storage, chain, clock: testClock(T), log: testLog(), timeouts }
+  const money = { storage, chain, clock: testClock(T), log: testLog(), timeouts, retries: noRetries() }
   return { proofs: pollProofs(money, { isKey: async (id, key) => key === `key of ${id}` }), call: opened.call }
 }
 

@@ -16,7 +16,7 @@ function controlled(options: KitOptions = {}) {
   const outage = { isOn: false }
   const storage = failing(memoryStorage(), outage)
   const control = controls({ storage, clock })
-  const made = kit({ ...options, controls: control, ports: { clock, storage: control.observed(storage) } })
+  const made = kit({ ...options, controls: control, ports: { clock, storage } })
   const replica = controls({ storage, clock })
   return {
     ...made,

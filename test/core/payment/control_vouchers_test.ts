@@ -20,10 +20,9 @@ async function limited(rules: Partial<Rules>, script?: Parameters<typeof table>[
   const control = controls({ storage, clock })
   await control.change((before) => ({ ...before, ...rules }))
   const counted = metrics({ version: '1', clock })
-  const observed = control.observed(storage)
   const subject = await table(script, {
     controls: control,
-    ports: { clock, storage: observed, chain: voucherChain(observed), meter: counted.meterOf('main') },
+    ports: { clock, storage, chain: voucherChain(storage), meter: counted.meterOf('main') },
     name: 'main',
   })
   const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer

@@ -5,6 +5,7 @@ import type { Fate } from '../../../core/ports/mod.ts'
 import { judgeProof } from '../../../core/identity/proofs.ts'
 import { noteHandedOut } from '../../../core/payment/settlement/sent_authorizations.ts'
 import { timeouts } from '../../../core/mod.ts'
+import { noRetries } from '../../../core/payment/settlement/retries.ts'
 import { newCall, signed, T } from '../../conformance/storage_questions.ts'
 import { testClock, testLog } from '../../kit.ts'
 
@@ -18,7 +19,7 @@ async function world(fate: Fate | (() => Promise<Fate>) = { kind: 'open' }) {
   const chain = { ...memoryChain(), fate: async () => (typeof fate === 'function' ? await fate() : fate) }
   const opened = await storage.openCall(newCall('call'), signed('key'), { now: T, until: LATER })
   if (opened.kind !== 'opened') throw new Error('the call did not open')
-  const money = { storage, chain, clock, log: testLog(), timeouts }
+  const money = { storage, chain, clock, log: testLog(), timeouts, retries: noRetries() }
   const judged = async (authorization = { ...signed('fresh'), expiresAt: LATER }) => {
     const call = await storage.getCall('call')
     return call && (await judgeProof(money, call, authorization))

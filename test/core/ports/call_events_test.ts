@@ -1,13 +1,14 @@
 import { expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
-import { type CallEvent, type CallObserver, observedCalls } from '../../../core/ports/call_events.ts'
+import { type CallEvent, type CallObserver, reportedChanges } from '../../../core/ports/call_events.ts'
 import { newCall, signed, T } from '../../conformance/storage_questions.ts'
 
 function observed() {
   const events: string[] = []
   const note = (event: CallEvent) => void events.push(event.kind)
   const observer: CallObserver = { opened: note, recorded: note, moved: note, claimed: note, finished: note }
-  return { events, storage: observedCalls(memoryStorage(), observer) }
+  const storage = memoryStorage()
+  return { events, storage: { ...storage, ...reportedChanges(storage, [observer]) } }
 }
 
 test('each event of a call is told once, in the order in which storage has it', async () => {

@@ -13,7 +13,7 @@ function operated() {
   const clock = testClock()
   const storage = memoryStorage()
   const [control, replica] = [controls({ storage, clock }), controls({ storage, clock })]
-  const made = kit({ controls: replica, ports: { clock, storage: replica.observed(storage) } })
+  const made = kit({ controls: replica, ports: { clock, storage } })
   const options = { controls: control, clock, products: () => ['chat', 'images'], gateways: ['base', 'solana'] }
   const api = operatorApi({ ledger: storage, clock, version: '1.2.3', control: options })
   return {

@@ -19,8 +19,9 @@ import type { Engine } from '../../../../core/engine.ts'
 import type { Reply } from '../../../../core/http/reply.ts'
 import { type Call, type Ports, timeouts, usdc } from '../../../../core/mod.ts'
 import { pollUrls } from '../../../../core/identity/poll_urls.ts'
-import { activeCalls } from '../../../../core/payment/active_calls.ts'
+import { callsOf } from '../../../../core/payment/calls/calls.ts'
 import { balanceKeyOf, offersOf } from '../../../../core/payment/offers.ts'
+import { noRetries } from '../../../../core/payment/settlement/retries.ts'
 import { blockOf } from '../../../../core/payment/unpaid/unpaid_calls.ts'
 import { countingRandom, testClock, testLog } from '../../../kit.ts'
 
@@ -41,9 +42,10 @@ export function engineKit({
       .catch((error: Error) => log.alert('background work failed', { error: error.stack }))
       .finally(() => pending.delete(work))
   }
-  const active = activeCalls({ storage, workerId: 'me', clock, log, leaseMs: timeouts.workLeaseMs })
+  const given = { storage, workerId: 'me', clock, log, leaseMs: timeouts.workLeaseMs }
+  const { calls, storage: observed } = callsOf(given)
   const ports = {
-    storage: active.storage,
+    storage: observed,
     chain,
     clock,
     log,
@@ -59,8 +61,8 @@ export function engineKit({
     settings: { timeouts, inlineMs },
     products: { catalog: {} },
     offers: offersOf({ ports, timeouts }),
-    money: { storage: active.storage, chain, clock, log, timeouts },
-    calls: { active },
+    money: { storage: observed, chain, clock, log, timeouts, retries: noRetries() },
+    calls: { ...calls, prepaid: undefined },
     identity: { pollUrls: pollUrls(ports, ['5e'.repeat(32)]) },
     deliveries: noDeliveries({ clock, maxUpload: 1 << 20 }),
     mirror: async () => [],

@@ -5,13 +5,13 @@
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { Type } from '@sinclair/typebox'
-import type { Paid } from '../endpoint/mod.ts'
-import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
-import { isOver } from '../endpoint/records.ts'
-import { ApiError } from '../http/errors.ts'
-import type { Call, CallStorage, RecordStorage } from '../ports/mod.ts'
-import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../x402/payment_identifier.ts'
-import type { Payment } from '../x402/protocol.ts'
+import type { Paid } from '../../endpoint/mod.ts'
+import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
+import { isOver } from '../../endpoint/records.ts'
+import { ApiError } from '../../http/errors.ts'
+import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
+import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../../x402/payment_identifier.ts'
+import type { Payment } from '../../x402/protocol.ts'
 
 /** The meaning of an identifier, per gateway and payer. */
 export type Tag = { readonly id: string; readonly payer: string; readonly fingerprint: string }
