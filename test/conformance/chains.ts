@@ -3,7 +3,7 @@ import { expect } from 'bun:test'
 import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
-import type { Law, Subject } from './law.ts'
+import { law, portLaw, type Law, type Subject } from './law.ts'
 
 export type Payer = { readonly address: string }
 export type Forgery = 'another key' | 'another domain' | 'high s' | 'too short' | 'too long'
@@ -122,162 +122,118 @@ const EIP3009: Ways = {
 const waysOf = ({ ways = EIP3009 }: ChainHarness): Ways => ways
 
 const identifying: readonly Law<ChainHarness>[] = [
-  {
-    name: 'terms() are what an offer needs, and asked of nobody',
-    async check(subject) {
-      const h = await subject.open()
-      const before = h.reads()
-      const [{ minValiditySeconds: _, ...terms }] = h.chain.terms(h.now()) as [Terms]
-      const { scheme, network, asset, payTo, extra } = h.offer
-      expect(terms).toEqual({ scheme, network, asset, payTo, extra } as Terms)
-      expect(h.reads()).toBe(before)
-    },
-  },
-  {
-    name: 'identify() tells the payer, the key of the authorization and the end of its life',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      const payment = await h.sign(payer, h.offer, { validBefore: 4_102_444_800n, nonce: NONCE })
-      const { network, asset } = h.offer
-      const { contract = asset } = h
-      const key = `${network}/${contract.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
-      const fundedBy = h.contract && { fundedBy: h.contract.toLowerCase() }
-      expect(await identify(h, payment)).toEqual({
-        kind: 'known',
-        payer: payer.address,
-        key,
-        expiresAt: 4_102_444_800_000,
-        ...fundedBy,
-      })
-    },
-  },
-  {
-    name: 'identify() gives one key and one payer, however the addresses are spelled',
-    async check(subject) {
-      const { h, payment, payer } = await world(subject)
-      const { authorization, signature } = payment.payload as {
-        authorization: Record<'from' | 'to' | 'nonce', string>
-        signature: string
-      }
-      const { from, to, nonce } = authorization
-      const loud = {
-        ...payment,
-        payload: {
-          signature,
-          authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) },
-        },
-      }
-      const spelled = { ...loud, accepted: { ...payment.accepted, asset: shout(payment.accepted.asset) } }
-      const [one, two] = [await identify(h, payment), await identify(h, spelled)]
-      expect(two).toEqual(one)
-      expect(one).toMatchObject({ payer: payer.address })
-    },
-  },
-  {
-    name: 'identify() asks nobody about a plain account',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      const before = h.reads()
-      expect(await identify(h, payment)).toMatchObject({ kind: 'known' })
-      expect(h.reads()).toBe(before)
-    },
-  },
-  {
-    name: 'identify() looks at neither time nor value, and bears the largest numbers there are',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      const largest = 2n ** 256n - 1n
-      const payment = await h.sign(payer, h.offer, { value: largest, validAfter: largest, validBefore: largest })
-      const identity = await identify(h, payment)
-      expect(identity).toMatchObject({ kind: 'known', payer: payer.address })
-      if (identity.kind !== 'known') return
-      expect(new Date(identity.expiresAt).getTime()).toBe(identity.expiresAt)
-      expect(await identify(h, await h.sign(payer, h.offer, { validBefore: 0n }))).toMatchObject({
-        kind: 'known',
-        expiresAt: 0,
-      })
-    },
-  },
+  portLaw('terms() are what an offer needs, and asked of nobody', async (h) => {
+    const before = h.reads()
+    const [{ minValiditySeconds: _, ...terms }] = h.chain.terms(h.now()) as [Terms]
+    const { scheme, network, asset, payTo, extra } = h.offer
+    expect(terms).toEqual({ scheme, network, asset, payTo, extra } as Terms)
+    expect(h.reads()).toBe(before)
+  }),
+  portLaw('identify() tells the payer, the key of the authorization and the end of its life', async (h) => {
+    const payer = await h.payer()
+    const payment = await h.sign(payer, h.offer, { validBefore: 4_102_444_800n, nonce: NONCE })
+    const { network, asset } = h.offer
+    const { contract = asset } = h
+    const key = `${network}/${contract.toLowerCase()}/${payer.address.toLowerCase()}/${NONCE}`
+    const fundedBy = h.contract && { fundedBy: h.contract.toLowerCase() }
+    expect(await identify(h, payment)).toEqual({
+      kind: 'known',
+      payer: payer.address,
+      key,
+      expiresAt: 4_102_444_800_000,
+      ...fundedBy,
+    })
+  }),
+  law('identify() gives one key and one payer, however the addresses are spelled', async (subject) => {
+    const { h, payment, payer } = await world(subject)
+    const { authorization, signature } = payment.payload as {
+      authorization: Record<'from' | 'to' | 'nonce', string>
+      signature: string
+    }
+    const { from, to, nonce } = authorization
+    const loud = {
+      ...payment,
+      payload: {
+        signature,
+        authorization: { ...authorization, from: shout(from), to: shout(to), nonce: shout(nonce) },
+      },
+    }
+    const spelled = { ...loud, accepted: { ...payment.accepted, asset: shout(payment.accepted.asset) } }
+    const [one, two] = [await identify(h, payment), await identify(h, spelled)]
+    expect(two).toEqual(one)
+    expect(one).toMatchObject({ payer: payer.address })
+  }),
+  law('identify() asks nobody about a plain account', async (subject) => {
+    const { h, payment } = await world(subject)
+    const before = h.reads()
+    expect(await identify(h, payment)).toMatchObject({ kind: 'known' })
+    expect(h.reads()).toBe(before)
+  }),
+  portLaw('identify() looks at neither time nor value, and bears the largest numbers there are', async (h) => {
+    const payer = await h.payer()
+    const largest = 2n ** 256n - 1n
+    const payment = await h.sign(payer, h.offer, { value: largest, validAfter: largest, validBefore: largest })
+    const identity = await identify(h, payment)
+    expect(identity).toMatchObject({ kind: 'known', payer: payer.address })
+    if (identity.kind !== 'known') return
+    expect(new Date(identity.expiresAt).getTime()).toBe(identity.expiresAt)
+    expect(await identify(h, await h.sign(payer, h.offer, { validBefore: 0n }))).toMatchObject({
+      kind: 'known',
+      expiresAt: 0,
+    })
+  }),
   refusesForgery('identify() refuses the signature of another key', 'another key'),
   refusesForgery('identify() refuses a signature over another domain name', 'another domain'),
   refusesForgery('identify() refuses the high-s twin of a signature', 'high s'),
   refusesForgery('identify() refuses a signature of the wrong length', 'too short', 'too long'),
-  {
-    name: 'identify() refuses a payment to another recipient',
-    async check(subject) {
-      const h = await subject.open()
-      const { stranger, printed } = waysOf(h)
-      await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: stranger }), printed)
-    },
-  },
+  portLaw('identify() refuses a payment to another recipient', async (h) => {
+    const { stranger, printed } = waysOf(h)
+    await expectInvalid(h, await h.sign(await h.payer(), h.offer, { to: stranger }), printed)
+  }),
   refusesAccepted('identify() refuses another asset', 'asset', STRANGER),
   refusesAccepted('identify() refuses another network', 'network', 'eip155:1'),
   refusesAccepted('identify() refuses another scheme', 'scheme', 'upto'),
-  {
-    name: 'identify() refuses what is no payload, and never throws',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      for (const payload of waysOf(h).malformed(payment, h.offer)) await expectInvalid(h, { ...payment, payload })
-    },
-  },
+  law('identify() refuses what is no payload, and never throws', async (subject) => {
+    const { h, payment } = await world(subject)
+    for (const payload of waysOf(h).malformed(payment, h.offer)) await expectInvalid(h, { ...payment, payload })
+  }),
 ]
 
 const verifying: readonly Law<ChainHarness>[] = [
-  {
-    name: 'verify() accepts a good payment and tells the balance as of the time given',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      const now = h.now()
-      expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid', balance: RICH, asOf: now })
-    },
-  },
-  {
-    name: 'verify() accepts the whole balance',
-    async check(subject) {
-      const h = await subject.open()
-      const payment = await h.sign(await h.payer(CENT), h.offer)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'valid', balance: CENT })
-    },
-  },
-  {
-    name: 'verify() moves no money (contract 1.29)',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const [before, height] = [await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]
-      for (let i = 0; i < 3; i++) expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
-      expect([await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]).toEqual([before, height])
-    },
-  },
-  {
-    name: 'verify() refuses one unit too little and one too much, and names both figures',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      for (const value of [CENT - 1n, CENT + 1n]) {
-        const verdict = await verify(h, await h.sign(payer, h.offer, { value }))
-        expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-        if (verdict.kind === 'refused')
-          for (const figure of [value, CENT]) expect(verdict.reason).toContain(String(figure))
-      }
-    },
-  },
+  law('verify() accepts a good payment and tells the balance as of the time given', async (subject) => {
+    const { h, payment } = await world(subject)
+    const now = h.now()
+    expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid', balance: RICH, asOf: now })
+  }),
+  portLaw('verify() accepts the whole balance', async (h) => {
+    const payment = await h.sign(await h.payer(CENT), h.offer)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'valid', balance: CENT })
+  }),
+  law('verify() moves no money (contract 1.29)', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const [before, height] = [await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]
+    for (let i = 0; i < 3; i++) expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
+    expect([await h.balanceOf(h.offer.payTo), await h.balanceOf(payer.address)]).toEqual([before, height])
+  }),
+  portLaw('verify() refuses one unit too little and one too much, and names both figures', async (h) => {
+    const payer = await h.payer()
+    for (const value of [CENT - 1n, CENT + 1n]) {
+      const verdict = await verify(h, await h.sign(payer, h.offer, { value }))
+      expect(verdict).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+      if (verdict.kind === 'refused')
+        for (const figure of [value, CENT]) expect(verdict.reason).toContain(String(figure))
+    }
+  }),
   refusesWindow('verify() refuses an expired authorization', (now) => ({ validBefore: now - 1n })),
   refusesWindow('verify() refuses less than six seconds of life', (now) => ({ validBefore: now + 5n })),
-  {
-    name: 'verify() accepts exactly six seconds of life',
-    async check(subject) {
-      const h = await subject.open()
-      const now = (Math.floor(h.now() / 1000) + 1) * 1000
-      const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(now / 1000 + 6) })
-      expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid' })
-    },
-  },
-  {
-    name: 'verify() refuses an authorization that outlives the log search, and accepts one that ends with it (contract 1.50)',
-    async check(subject) {
-      const h = await subject.open()
+  portLaw('verify() accepts exactly six seconds of life', async (h) => {
+    const now = (Math.floor(h.now() / 1000) + 1) * 1000
+    const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(now / 1000 + 6) })
+    expect(await verify(h, payment, now)).toMatchObject({ kind: 'valid' })
+  }),
+  portLaw(
+    'verify() refuses an authorization that outlives the log search, and accepts one that ends with it (contract 1.50)',
+    async (h) => {
       const now = seconds(h)
       const payer = await h.payer()
       const latest = BigInt(now + h.offer.maxTimeoutSeconds + 86_400 - 600)
@@ -292,344 +248,250 @@ const verifying: readonly Law<ChainHarness>[] = [
             expect(verdict.reason).toContain(text)
       }
     },
-  },
+  ),
   refusesWindow('verify() refuses an authorization that is not yet valid', (now) => ({ validAfter: now + 60n })),
-  {
-    name: 'verify() refuses an authorization that was used',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      await h.submit(payment)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
-    },
-  },
-  {
-    name: 'verify() refuses an authorization that was canceled',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.cancel(payer, payment)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
-    },
-  },
-  {
-    name: 'verify() refuses a wallet that is one unit short',
-    async check(subject) {
-      const h = await subject.open()
-      const payment = await h.sign(await h.payer(CENT - 1n), h.offer)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
-    },
-  },
+  law('verify() refuses an authorization that was used', async (subject) => {
+    const { h, payment } = await world(subject)
+    await h.submit(payment)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+  }),
+  law('verify() refuses an authorization that was canceled', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.cancel(payer, payment)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+  }),
+  portLaw('verify() refuses a wallet that is one unit short', async (h) => {
+    const payment = await h.sign(await h.payer(CENT - 1n), h.offer)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
+  }),
 ]
 
 const settling: readonly Law<ChainHarness>[] = [
-  {
-    name: 'settle() moves exactly the price, and its receipt names the transfer',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const before = await h.balanceOf(h.offer.payTo)
-      await expectReal(h, payer, await settle(h, payment))
-      expect(await h.balanceOf(h.offer.payTo)).toBe(before + CENT)
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
-  {
-    name: 'settle() of what is settled is the same receipt and no second transfer',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const first = await settle(h, payment)
-      expect(first.kind).toBe('settled')
-      expect([await settle(h, payment), await settle(h, payment)]).toEqual([first, first])
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
-  {
-    name: 'settle() by twenty at once moves money once, and all read one receipt',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const all = await Promise.all(Array.from({ length: 20 }, () => settle(h, payment)))
-      expect(all[0]?.kind).toBe('settled')
-      expect(new Set(all.map((each) => JSON.stringify(each))).size).toBe(1)
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
-  {
-    name: 'settle() of two equal payments of one payer moves money twice',
-    async check(subject) {
-      const { h, payer, offer } = await world(subject)
-      const payments = [await h.sign(payer, offer), await h.sign(payer, offer)]
-      const both = await Promise.all(payments.map((payment) => settle(h, payment)))
-      expect(both).toMatchObject([{ kind: 'settled' }, { kind: 'settled' }])
-      expect(await h.balanceOf(payer.address)).toBe(RICH - 2n * CENT)
-    },
-  },
-  {
-    name: 'settle() of one bad payment among good ones spoils no other',
-    async check(subject) {
-      const h = await subject.open()
-      const payers = await Promise.all(Array.from({ length: 9 }, () => h.payer()))
-      const payments = await Promise.all(payers.map((payer) => h.sign(payer, h.offer)))
-      await h.fund(payers[5] as Payer, 0n)
-      const before = await h.balanceOf(h.offer.payTo)
-      const all = await Promise.all(payments.map((payment) => settle(h, payment)))
-      expect(all.map((each) => each.kind)).toEqual(payers.map((_, i) => (i === 5 ? 'refused' : 'settled')))
-      expect(await h.balanceOf(h.offer.payTo)).toBe(before + 8n * CENT)
-    },
-  },
-  {
-    name: 'settle() refuses an emptied wallet; once funded again, the same authorization pays',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.fund(payer, CENT - 1n)
-      expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
-      expect(await h.balanceOf(payer.address)).toBe(CENT - 1n)
-      await h.fund(payer, CENT)
-      expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
-      expect(await h.balanceOf(payer.address)).toBe(0n)
-    },
-  },
-  {
-    name: 'settle() refuses another price, and sends nothing',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      expect(await settle(h, await h.sign(payer, h.offer, { value: CENT - 1n }))).toMatchObject({ kind: 'refused' })
-      expect(await h.balanceOf(payer.address)).toBe(RICH)
-    },
-  },
-  {
-    name: 'settle() of what somebody else has sent is settled, with that transfer',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.submit(payment)
-      await expectReal(h, payer, await settle(h, payment))
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
-  {
-    name: 'settle() of a canceled authorization is refused',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.cancel(payer, payment)
-      expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
-    },
-  },
-  {
-    name: 'settle() of an expired authorization is refused, and moves nothing',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      const end = seconds(h) + waysOf(h).lifeSeconds
-      const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
-      await h.mineAt(end)
-      expect(await settle(h, payment, end * 1000)).toMatchObject({ kind: 'refused' })
-      expect(await h.balanceOf(payer.address)).toBe(RICH)
-    },
-  },
-  {
-    name: 'settle() whose answer was lost is unknown; then it reads as paid, once',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      expect(await settleWhileLosing(h, payment, 'answers')).toMatchObject({ kind: 'unknown' })
-      h.recover()
-      await expectReal(h, payer, await settle(h, payment))
-      await expectReal(h, payer, await fate(h, payment))
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
-  {
-    name: 'settle() that was dropped is unknown; sent again it is settled, once',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      expect(await settleWhileLosing(h, payment, 'sends')).toMatchObject({ kind: 'unknown' })
-      expect(await h.balanceOf(payer.address)).toBe(RICH)
-      h.recover()
-      await expectReal(h, payer, await settle(h, payment))
-      expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
-    },
-  },
+  law('settle() moves exactly the price, and its receipt names the transfer', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const before = await h.balanceOf(h.offer.payTo)
+    await expectReal(h, payer, await settle(h, payment))
+    expect(await h.balanceOf(h.offer.payTo)).toBe(before + CENT)
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
+  law('settle() of what is settled is the same receipt and no second transfer', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const first = await settle(h, payment)
+    expect(first.kind).toBe('settled')
+    expect([await settle(h, payment), await settle(h, payment)]).toEqual([first, first])
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
+  law('settle() by twenty at once moves money once, and all read one receipt', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const all = await Promise.all(Array.from({ length: 20 }, () => settle(h, payment)))
+    expect(all[0]?.kind).toBe('settled')
+    expect(new Set(all.map((each) => JSON.stringify(each))).size).toBe(1)
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
+  law('settle() of two equal payments of one payer moves money twice', async (subject) => {
+    const { h, payer, offer } = await world(subject)
+    const payments = [await h.sign(payer, offer), await h.sign(payer, offer)]
+    const both = await Promise.all(payments.map((payment) => settle(h, payment)))
+    expect(both).toMatchObject([{ kind: 'settled' }, { kind: 'settled' }])
+    expect(await h.balanceOf(payer.address)).toBe(RICH - 2n * CENT)
+  }),
+  portLaw('settle() of one bad payment among good ones spoils no other', async (h) => {
+    const payers = await Promise.all(Array.from({ length: 9 }, () => h.payer()))
+    const payments = await Promise.all(payers.map((payer) => h.sign(payer, h.offer)))
+    await h.fund(payers[5] as Payer, 0n)
+    const before = await h.balanceOf(h.offer.payTo)
+    const all = await Promise.all(payments.map((payment) => settle(h, payment)))
+    expect(all.map((each) => each.kind)).toEqual(payers.map((_, i) => (i === 5 ? 'refused' : 'settled')))
+    expect(await h.balanceOf(h.offer.payTo)).toBe(before + 8n * CENT)
+  }),
+  law('settle() refuses an emptied wallet; once funded again, the same authorization pays', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.fund(payer, CENT - 1n)
+    expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
+    expect(await h.balanceOf(payer.address)).toBe(CENT - 1n)
+    await h.fund(payer, CENT)
+    expect(await settle(h, payment)).toMatchObject({ kind: 'settled' })
+    expect(await h.balanceOf(payer.address)).toBe(0n)
+  }),
+  portLaw('settle() refuses another price, and sends nothing', async (h) => {
+    const payer = await h.payer()
+    expect(await settle(h, await h.sign(payer, h.offer, { value: CENT - 1n }))).toMatchObject({ kind: 'refused' })
+    expect(await h.balanceOf(payer.address)).toBe(RICH)
+  }),
+  law('settle() of what somebody else has sent is settled, with that transfer', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.submit(payment)
+    await expectReal(h, payer, await settle(h, payment))
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
+  law('settle() of a canceled authorization is refused', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.cancel(payer, payment)
+    expect(await settle(h, payment)).toMatchObject({ kind: 'refused' })
+  }),
+  portLaw('settle() of an expired authorization is refused, and moves nothing', async (h) => {
+    const payer = await h.payer()
+    const end = seconds(h) + waysOf(h).lifeSeconds
+    const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
+    await h.mineAt(end)
+    expect(await settle(h, payment, end * 1000)).toMatchObject({ kind: 'refused' })
+    expect(await h.balanceOf(payer.address)).toBe(RICH)
+  }),
+  law('settle() whose answer was lost is unknown; then it reads as paid, once', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    expect(await settleWhileLosing(h, payment, 'answers')).toMatchObject({ kind: 'unknown' })
+    h.recover()
+    await expectReal(h, payer, await settle(h, payment))
+    await expectReal(h, payer, await fate(h, payment))
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
+  law('settle() that was dropped is unknown; sent again it is settled, once', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    expect(await settleWhileLosing(h, payment, 'sends')).toMatchObject({ kind: 'unknown' })
+    expect(await h.balanceOf(payer.address)).toBe(RICH)
+    h.recover()
+    await expectReal(h, payer, await settle(h, payment))
+    expect(await h.balanceOf(payer.address)).toBe(RICH - CENT)
+  }),
 ]
 
 const fates: readonly Law<ChainHarness>[] = [
-  {
-    name: 'fate() of what nobody has sent is open',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      expect(await fate(h, payment)).toEqual({ kind: 'open' })
-    },
-  },
-  {
-    name: 'fate() of what somebody else has sent is paid, with that transfer',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.submit(payment)
-      await expectReal(h, payer, await fate(h, payment))
-    },
-  },
-  {
-    name: 'fate() of what was settled is paid, with the receipt that settle() gave',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      const settled = await settle(h, payment)
-      expect(await fate(h, payment)).toEqual({ kind: 'paid', receipt: receiptOf(settled) })
-    },
-  },
-  {
-    name: 'fate() of a canceled authorization is dead',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.cancel(payer, payment)
-      expect(await fate(h, payment)).toEqual({ kind: 'dead' })
-    },
-  },
-  {
-    name: 'fate() of a nonce that was spent on somebody else is dead',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      const payment = await h.sign(payer, h.offer, { nonce: NONCE })
-      await h.submit(await h.sign(payer, h.offer, { nonce: NONCE, to: STRANGER }))
-      expect(await fate(h, payment)).toEqual({ kind: 'dead' })
-    },
-  },
-  {
-    name: 'fate() of an unused authorization is dead from the second of its end on, and not before',
-    async check(subject) {
-      const h = await subject.open()
-      const end = seconds(h) + 30
-      const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(end) })
-      await h.mineAt(end - 1)
-      expect((await fate(h, payment, (end - 1) * 1000)).kind).not.toBe('dead')
-      await h.mineAt(end)
-      expect(await fate(h, payment, end * 1000)).toEqual({ kind: 'dead' })
-    },
-  },
-  {
-    name: 'fate() stays paid when the authorization has expired',
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      const end = seconds(h) + waysOf(h).lifeSeconds
-      const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
-      await settle(h, payment)
-      const paid = await fate(h, payment)
-      await h.mineAt(end + 3_600)
-      expect([paid.kind, await fate(h, payment)]).toEqual(['paid', paid])
-    },
-  },
-  {
-    name: 'fate() stays dead, whatever comes after',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      await h.cancel(payer, payment)
-      const first = await fate(h, payment)
-      await h.fund(payer, 2n * RICH)
-      await h.submit(payment).catch(() => {})
-      await h.mineAt(seconds(h) + 4_000)
-      expect([first, await fate(h, payment)]).toEqual([first, first])
-      expect(await h.balanceOf(payer.address)).toBe(2n * RICH)
-    },
-  },
+  law('fate() of what nobody has sent is open', async (subject) => {
+    const { h, payment } = await world(subject)
+    expect(await fate(h, payment)).toEqual({ kind: 'open' })
+  }),
+  law('fate() of what somebody else has sent is paid, with that transfer', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.submit(payment)
+    await expectReal(h, payer, await fate(h, payment))
+  }),
+  law('fate() of what was settled is paid, with the receipt that settle() gave', async (subject) => {
+    const { h, payment } = await world(subject)
+    const settled = await settle(h, payment)
+    expect(await fate(h, payment)).toEqual({ kind: 'paid', receipt: receiptOf(settled) })
+  }),
+  law('fate() of a canceled authorization is dead', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.cancel(payer, payment)
+    expect(await fate(h, payment)).toEqual({ kind: 'dead' })
+  }),
+  portLaw('fate() of a nonce that was spent on somebody else is dead', async (h) => {
+    const payer = await h.payer()
+    const payment = await h.sign(payer, h.offer, { nonce: NONCE })
+    await h.submit(await h.sign(payer, h.offer, { nonce: NONCE, to: STRANGER }))
+    expect(await fate(h, payment)).toEqual({ kind: 'dead' })
+  }),
+  portLaw('fate() of an unused authorization is dead from the second of its end on, and not before', async (h) => {
+    const end = seconds(h) + 30
+    const payment = await h.sign(await h.payer(), h.offer, { validBefore: BigInt(end) })
+    await h.mineAt(end - 1)
+    expect((await fate(h, payment, (end - 1) * 1000)).kind).not.toBe('dead')
+    await h.mineAt(end)
+    expect(await fate(h, payment, end * 1000)).toEqual({ kind: 'dead' })
+  }),
+  portLaw('fate() stays paid when the authorization has expired', async (h) => {
+    const payer = await h.payer()
+    const end = seconds(h) + waysOf(h).lifeSeconds
+    const payment = await h.sign(payer, h.offer, { validBefore: BigInt(end) })
+    await settle(h, payment)
+    const paid = await fate(h, payment)
+    await h.mineAt(end + 3_600)
+    expect([paid.kind, await fate(h, payment)]).toEqual(['paid', paid])
+  }),
+  law('fate() stays dead, whatever comes after', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    await h.cancel(payer, payment)
+    const first = await fate(h, payment)
+    await h.fund(payer, 2n * RICH)
+    await h.submit(payment).catch(() => {})
+    await h.mineAt(seconds(h) + 4_000)
+    expect([first, await fate(h, payment)]).toEqual([first, first])
+    expect(await h.balanceOf(payer.address)).toBe(2n * RICH)
+  }),
 ]
 
 const failing: readonly Law<ChainHarness>[] = [
-  {
-    name: 'a node that does not answer reads as unavailable or unknown, never as refused',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      h.outage(true)
-      const [verdict, settlement, found] = [await verify(h, payment), await settle(h, payment), await fate(h, payment)]
-      h.outage(false)
-      expect([verdict.kind, settlement.kind, found.kind]).toEqual(['unavailable', 'unknown', 'unknown'])
-      expect(await h.balanceOf(payer.address)).toBe(RICH)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
-    },
-  },
-  {
-    name: 'a caller without time reads unavailable or unknown, and nothing is sent',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const at = { now: h.now(), signal: AbortSignal.abort() }
-      const { chain, offer } = h
-      const answers = [
-        await chain.verify(payment, offer, at),
-        await chain.settle(payment, offer, at),
-        await chain.fate(payment, offer, at),
-      ]
-      expect(answers.map((answer) => answer.kind)).toEqual(['unavailable', 'unknown', 'unknown'])
-      expect(await h.balanceOf(payer.address)).toBe(RICH)
-    },
-  },
-  {
-    name: 'a node that fell behind takes nothing back: what was paid is neither open nor dead',
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      h.mark()
-      expect((await fate(h, payment)).kind).not.toBe('paid')
-      await h.mineAt(seconds(h) + 2)
-      await settle(h, payment)
-      expect((await fate(h, payment)).kind).toBe('paid')
-      h.rewind(true)
-      const behind = await fate(h, payment)
-      h.rewind(false)
-      expect(['paid', 'unknown']).toContain(behind.kind)
-      expect((await fate(h, payment)).kind).toBe('paid')
-    },
-  },
+  law('a node that does not answer reads as unavailable or unknown, never as refused', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    h.outage(true)
+    const [verdict, settlement, found] = [await verify(h, payment), await settle(h, payment), await fate(h, payment)]
+    h.outage(false)
+    expect([verdict.kind, settlement.kind, found.kind]).toEqual(['unavailable', 'unknown', 'unknown'])
+    expect(await h.balanceOf(payer.address)).toBe(RICH)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'valid' })
+  }),
+  law('a caller without time reads unavailable or unknown, and nothing is sent', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const at = { now: h.now(), signal: AbortSignal.abort() }
+    const { chain, offer } = h
+    const answers = [
+      await chain.verify(payment, offer, at),
+      await chain.settle(payment, offer, at),
+      await chain.fate(payment, offer, at),
+    ]
+    expect(answers.map((answer) => answer.kind)).toEqual(['unavailable', 'unknown', 'unknown'])
+    expect(await h.balanceOf(payer.address)).toBe(RICH)
+  }),
+  law('a node that fell behind takes nothing back: what was paid is neither open nor dead', async (subject) => {
+    const { h, payment } = await world(subject)
+    h.mark()
+    expect((await fate(h, payment)).kind).not.toBe('paid')
+    await h.mineAt(seconds(h) + 2)
+    await settle(h, payment)
+    expect((await fate(h, payment)).kind).toBe('paid')
+    h.rewind(true)
+    const behind = await fate(h, payment)
+    h.rewind(false)
+    expect(['paid', 'unknown']).toContain(behind.kind)
+    expect((await fate(h, payment)).kind).toBe('paid')
+  }),
 ]
 
 const looking: readonly Law<ChainHarness>[] = [
-  {
-    name: 'what was settled up to the block of a balance is in it, and nothing that was settled later',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const next = await h.sign(payer, h.offer)
-      h.mark()
-      const { block } = receiptOf(await settle(h, payment))
-      await h.arrive?.()
-      h.rewind(true)
-      const behind = await verify(h, next)
-      h.rewind(false)
-      const verdicts = [behind, await verify(h, next)]
-      const blockType = h.tellsBlocks === false ? 'undefined' : 'number'
-      expect(verdicts[1]).toMatchObject({ kind: 'valid', balance: RICH - CENT })
-      expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([blockType, blockType])
-      for (const verdict of verdicts) {
-        if (verdict.kind !== 'valid' || verdict.block === undefined || block === undefined) continue
-        expect([verdict.block >= block, verdict.balance as bigint]).toEqual([
-          verdict.balance === RICH - CENT,
-          verdict.block >= block ? RICH - CENT : RICH,
-        ])
-      }
-    },
-  },
-  {
-    name: 'balance() reads what transfers leave',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const before = await balance(h, h.offer.payTo)
-      expect(await balance(h, payer.address)).toBe(RICH)
-      expect((await settle(h, payment)).kind).toBe('settled')
-      await h.arrive?.()
-      expect(await balance(h, payer.address)).toBe(RICH - CENT)
-      expect(await balance(h, h.offer.payTo)).toBe(before + CENT)
-      for (const spelled of waysOf(h).spellings(payer.address)) expect(await balance(h, spelled)).toBe(RICH - CENT)
-      expect(await balance(h, waysOf(h).stranger)).toBe(0n)
-    },
-  },
-  {
-    name: 'balance() rejects what is no address, and a node that does not answer',
-    async check(subject) {
-      const { h, payer } = await world(subject)
-      for (const odd of waysOf(h).notAddresses(payer.address)) await expect(balance(h, odd)).rejects.toThrow()
-      h.outage(true)
-      const refused = balance(h, payer.address).then(
-        () => 'answered',
-        () => 'rejected',
-      )
-      expect(await refused).toBe('rejected')
-      h.outage(false)
-      expect(await balance(h, payer.address)).toBe(RICH)
-    },
-  },
+  law('what was settled up to the block of a balance is in it, and nothing that was settled later', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const next = await h.sign(payer, h.offer)
+    h.mark()
+    const { block } = receiptOf(await settle(h, payment))
+    await h.arrive?.()
+    h.rewind(true)
+    const behind = await verify(h, next)
+    h.rewind(false)
+    const verdicts = [behind, await verify(h, next)]
+    const blockType = h.tellsBlocks === false ? 'undefined' : 'number'
+    expect(verdicts[1]).toMatchObject({ kind: 'valid', balance: RICH - CENT })
+    expect([typeof block, verdicts[1]?.kind === 'valid' && typeof verdicts[1].block]).toEqual([blockType, blockType])
+    for (const verdict of verdicts) {
+      if (verdict.kind !== 'valid' || verdict.block === undefined || block === undefined) continue
+      expect([verdict.block >= block, verdict.balance as bigint]).toEqual([
+        verdict.balance === RICH - CENT,
+        verdict.block >= block ? RICH - CENT : RICH,
+      ])
+    }
+  }),
+  law('balance() reads what transfers leave', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const before = await balance(h, h.offer.payTo)
+    expect(await balance(h, payer.address)).toBe(RICH)
+    expect((await settle(h, payment)).kind).toBe('settled')
+    await h.arrive?.()
+    expect(await balance(h, payer.address)).toBe(RICH - CENT)
+    expect(await balance(h, h.offer.payTo)).toBe(before + CENT)
+    for (const spelled of waysOf(h).spellings(payer.address)) expect(await balance(h, spelled)).toBe(RICH - CENT)
+    expect(await balance(h, waysOf(h).stranger)).toBe(0n)
+  }),
+  law('balance() rejects what is no address, and a node that does not answer', async (subject) => {
+    const { h, payer } = await world(subject)
+    for (const odd of waysOf(h).notAddresses(payer.address)) await expect(balance(h, odd)).rejects.toThrow()
+    h.outage(true)
+    const refused = balance(h, payer.address).then(
+      () => 'answered',
+      () => 'rejected',
+    )
+    expect(await refused).toBe('rejected')
+    h.outage(false)
+    expect(await balance(h, payer.address)).toBe(RICH)
+  }),
 ]
 
 export const chainLaws: readonly Law<ChainHarness>[] = [
@@ -699,34 +561,23 @@ async function expectInvalid(h: ChainHarness, payment: Payment, named = ''): Pro
 }
 
 function refusesForgery(name: string, ...forgeries: readonly Forgery[]): Law<ChainHarness> {
-  return {
-    name,
-    async check(subject) {
-      const h = await subject.open()
-      const payer = await h.payer()
-      for (const forge of forgeries) await expectInvalid(h, await h.sign(payer, h.offer, { forge }))
-    },
-  }
+  return portLaw(name, async (h) => {
+    const payer = await h.payer()
+    for (const forge of forgeries) await expectInvalid(h, await h.sign(payer, h.offer, { forge }))
+  })
 }
 
 function refusesAccepted(name: string, field: 'asset' | 'network' | 'scheme', value: string): Law<ChainHarness> {
-  return {
-    name,
-    async check(subject) {
-      const { h, payment } = await world(subject)
-      await expectInvalid(h, { ...payment, accepted: { ...payment.accepted, [field]: value } }, value)
-    },
-  }
+  return law(name, async (subject) => {
+    const { h, payment } = await world(subject)
+    await expectInvalid(h, { ...payment, accepted: { ...payment.accepted, [field]: value } }, value)
+  })
 }
 
 function refusesWindow(name: string, window: (now: bigint) => Signing): Law<ChainHarness> {
-  return {
-    name,
-    async check(subject) {
-      const h = await subject.open()
-      const now = Math.floor(h.now() / 1000)
-      const payment = await h.sign(await h.payer(), h.offer, window(BigInt(now)))
-      expect(await verify(h, payment, now * 1000)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
-    },
-  }
+  return portLaw(name, async (h) => {
+    const now = Math.floor(h.now() / 1000)
+    const payment = await h.sign(await h.payer(), h.offer, window(BigInt(now)))
+    expect(await verify(h, payment, now * 1000)).toMatchObject({ kind: 'refused', code: 'PAYMENT_UNFUNDED' })
+  })
 }

@@ -12,6 +12,15 @@ export type Subject<T> = { open(): Promise<T>; close(): Promise<void> }
  */
 export type Law<T> = { readonly name: string; check(subject: Subject<T>): Promise<void> }
 
+/** @example law('an object comes back as it was put', async (subject) => { ... }) */
+export const law = <T>(name: string, check: (subject: Subject<T>) => Promise<void>): Law<T> => ({ name, check })
+
+/** A law that needs one handle on its subject. */
+export const portLaw = <T>(name: string, check: (port: T) => Promise<void>): Law<T> => ({
+  name,
+  check: async (subject) => check(await subject.open()),
+})
+
 /**
  * An adapter with one defect, and the law that has to catch it. `but` says what it does wrong: "forgets the second
  * token".

@@ -5,7 +5,7 @@ import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, 
 import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
-import type { Law, Subject } from './law.ts'
+import { law, type Law, type Subject } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { type Away, awayOf, isAway } from './endpoint_fixture.ts'
 
@@ -174,9 +174,9 @@ const errorFormats: Readonly<Partial<Record<Streamed['errorFormat'], (body: any)
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export const streamedLaws: readonly Law<StreamedFixture>[] = [
-  {
-    name: 'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
-    async check(subject) {
+  law(
+    'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
+    async (subject) => {
       const { headers, body } = (await set(subject)).challenge
       const required = headers.get('payment-required')
       expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
@@ -188,82 +188,70 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       for (const { amount } of accepts) expect(body.price.amount).toBe((Number(amount) / 1e6).toFixed(6))
       expect(atob(required ?? '') + JSON.stringify(body)).toMatch(/^[ -~]+$/)
     },
-  },
-  {
-    name: 'a quote lies between the least and the most that discovery says',
-    async check(subject) {
-      const { challenge, endpoint, ports } = await set(subject)
-      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
-      const amount = BigInt(challenge.body.accepts[0].amount)
-      expect([amount >= min, amount <= max]).toEqual([true, true])
-    },
-  },
-  {
-    name: 'a probe without a body is answered with the quote of the sample',
-    async check(subject) {
-      const { gateway, order, challenge } = await set(subject)
-      for (const method of ['GET', 'HEAD', 'POST']) {
-        const response = await gateway.fetch(new Request(ORIGIN + order.path, { method }))
-        expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([
-          method,
-          402,
-          challenge.body.accepts,
-        ])
-      }
-    },
-  },
-  {
-    name: 'bad input is 400 before the quote, with a payment as without, in the words of its surface',
-    async check(subject) {
-      const { gateway, order, endpoint, payment, chain, chat } = await set(subject)
-      const wrong = (endpoint.input.required ?? []).map((name) =>
-        JSON.stringify({ ...order.body, [name]: { wrong: true } }),
-      )
-      for (const body of ['{"broken', 'null', '[]', ...wrong]) {
-        for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
-          const response = await gateway.fetch(
-            new Request(ORIGIN + order.path, {
-              method: 'POST',
-              headers: { 'content-type': 'application/json', ...headers },
-              body,
-            }),
-          )
-          expect([
+  ),
+  law('a quote lies between the least and the most that discovery says', async (subject) => {
+    const { challenge, endpoint, ports } = await set(subject)
+    const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
+    const amount = BigInt(challenge.body.accepts[0].amount)
+    expect([amount >= min, amount <= max]).toEqual([true, true])
+  }),
+  law('a probe without a body is answered with the quote of the sample', async (subject) => {
+    const { gateway, order, challenge } = await set(subject)
+    for (const method of ['GET', 'HEAD', 'POST']) {
+      const response = await gateway.fetch(new Request(ORIGIN + order.path, { method }))
+      expect([method, response.status, decodeHeader(response.headers.get('payment-required')).accepts]).toEqual([
+        method,
+        402,
+        challenge.body.accepts,
+      ])
+    }
+  }),
+  law('bad input is 400 before the quote, with a payment as without, in the words of its surface', async (subject) => {
+    const { gateway, order, endpoint, payment, chain, chat } = await set(subject)
+    const wrong = (endpoint.input.required ?? []).map((name) =>
+      JSON.stringify({ ...order.body, [name]: { wrong: true } }),
+    )
+    for (const body of ['{"broken', 'null', '[]', ...wrong]) {
+      for (const headers of [{}, { 'payment-signature': encodePayment(payment) }]) {
+        const response = await gateway.fetch(
+          new Request(ORIGIN + order.path, {
+            method: 'POST',
+            headers: { 'content-type': 'application/json', ...headers },
             body,
-            response.status,
-            response.headers.get('payment-required'),
-            isSpoken(endpoint.errorFormat, await response.json()),
-          ]).toEqual([body, 400, null, true])
-        }
+          }),
+        )
+        expect([
+          body,
+          response.status,
+          response.headers.get('payment-required'),
+          isSpoken(endpoint.errorFormat, await response.json()),
+        ]).toEqual([body, 400, null, true])
       }
-      expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
-    },
-  },
-  {
-    name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
-    async check(subject) {
-      const before: number[] = []
-      const chain = memoryChain({
-        before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)),
-      })
-      const scene = await set(subject, { chain })
-      expect((await scene.buy({ payment: scene.alice.sign(scene.challenge, { value: 1n }) })).status).toBe(402)
-      expect([(await scene.buy()).status, before]).toEqual([200, [0, 0]])
-    },
-  },
-  {
-    name: 'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
-    async check(subject) {
+    }
+    expect([chat.orders.length, chain.transfers.length]).toEqual([0, 0])
+  }),
+  law('nothing is asked of a vendor before the payment is verified (contract 1.29)', async (subject) => {
+    const before: number[] = []
+    const chain = memoryChain({
+      before: (question) => void (question === 'verify' && before.push(scene.chat.orders.length)),
+    })
+    const scene = await set(subject, { chain })
+    expect((await scene.buy({ payment: scene.alice.sign(scene.challenge, { value: 1n }) })).status).toBe(402)
+    expect([(await scene.buy()).status, before]).toEqual([200, [0, 0]])
+  }),
+  law(
+    'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
+    async (subject) => {
       const { chain, away, buy } = await set(subject)
       chain.outage(true)
       expect(isAway(await buy())).toEqual(away)
       chain.outage(false)
       expect((await buy()).status).toBe(200)
     },
-  },
-  {
-    name: 'exactly the quote moves, after the answer is stored, and the receipt says so (contract 1.1, 1.32)',
-    async check(subject) {
+  ),
+  law(
+    'exactly the quote moves, after the answer is stored, and the receipt says so (contract 1.1, 1.32)',
+    async (subject) => {
       const stored: unknown[] = []
       const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
       const { ports, buy, order, alice, challenge } = await set(subject, { chain })
@@ -291,38 +279,32 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
         { success: true, transaction, network, payer: alice.wallet },
       ])
     },
-  },
-  {
-    name: 'an answer has the shape that the menu promises, or ends with the last event of its wire',
-    async check(subject) {
-      const { endpoint, order, buy } = await set(subject, { script: hello })
-      const { status, headers, text, body } = await buy()
-      expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([
-        200,
-        order.isStream ? 'text/event-stream' : 'application/json',
-      ])
-      if (!order.isStream)
-        return expect(
-          [...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`),
-        ).toEqual([])
-      const last = LAST[endpoint.errorFormat]
-      expect([text.includes('Hello'), /^data:(?! )/m.test(text)]).toEqual([true, false])
-      if (last) expect(text.indexOf(last)).toBeGreaterThan(text.indexOf('\n: payment-response '))
-    },
-  },
-  {
-    name: 'a used authorization is refused for another request, under both header names',
-    async check(subject) {
-      const { buy, order, chat, chain } = await set(subject)
-      expect((await buy()).status).toBe(200)
-      const body = { ...order.body, another: 1 }
-      for (const header of ['payment-signature', 'x-payment']) expect(isReplay(await buy({ header, body }))).toBe(true)
-      expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
-    },
-  },
-  {
-    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
-    async check(subject) {
+  ),
+  law('an answer has the shape that the menu promises, or ends with the last event of its wire', async (subject) => {
+    const { endpoint, order, buy } = await set(subject, { script: hello })
+    const { status, headers, text, body } = await buy()
+    expect([status, headers.get('content-type')?.split(';')[0] ?? '']).toEqual([
+      200,
+      order.isStream ? 'text/event-stream' : 'application/json',
+    ])
+    if (!order.isStream)
+      return expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual(
+        [],
+      )
+    const last = LAST[endpoint.errorFormat]
+    expect([text.includes('Hello'), /^data:(?! )/m.test(text)]).toEqual([true, false])
+    if (last) expect(text.indexOf(last)).toBeGreaterThan(text.indexOf('\n: payment-response '))
+  }),
+  law('a used authorization is refused for another request, under both header names', async (subject) => {
+    const { buy, order, chat, chain } = await set(subject)
+    expect((await buy()).status).toBe(200)
+    const body = { ...order.body, another: 1 }
+    for (const header of ['payment-signature', 'x-payment']) expect(isReplay(await buy({ header, body }))).toBe(true)
+    expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+  }),
+  law(
+    'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
+    async (subject) => {
       const { order, gateway, alice, challenge, buy, payment, chain, ports, keyed } = await set(subject)
       expect((await buy()).status).toBe(200)
       const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
@@ -339,42 +321,36 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       )
       expect(chain.transfers).toHaveLength(1)
     },
-  },
-  {
-    name: 'the same request, sent again, gets the stored answer for ten minutes',
-    async check(subject) {
-      const { buy, chat, chain, clock } = await set(subject)
-      const first = await buy()
-      const again = await buy()
-      const bare = (text: string) => text.replace(/^: .*\n(?:: .*\n)*\n/gm, '')
-      expect([
-        again.status,
-        again.headers.get('x-payment-status'),
-        again.headers.has('payment-response'),
-        again.text,
-      ]).toEqual([200, 'already_settled', true, bare(first.text)])
-      await clock.advance(600_001)
-      expect(isReplay(await buy())).toBe(true)
-      expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
-    },
-  },
-  {
-    name: 'the same request many times at once makes one answer and one transfer',
-    async check(subject) {
-      const { buy, chat, chain } = await set(subject)
-      const answers = await Promise.all(Array.from({ length: 12 }, () => buy()))
-      const got = answers.filter(({ status }) => status === 200)
-      expect([got.length > 0, answers.filter(isReplay).length, chat.orders.length, chain.transfers.length]).toEqual([
-        true,
-        12 - got.length,
-        1,
-        1,
-      ])
-    },
-  },
-  {
-    name: 'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',
-    async check(subject) {
+  ),
+  law('the same request, sent again, gets the stored answer for ten minutes', async (subject) => {
+    const { buy, chat, chain, clock } = await set(subject)
+    const first = await buy()
+    const again = await buy()
+    const bare = (text: string) => text.replace(/^: .*\n(?:: .*\n)*\n/gm, '')
+    expect([
+      again.status,
+      again.headers.get('x-payment-status'),
+      again.headers.has('payment-response'),
+      again.text,
+    ]).toEqual([200, 'already_settled', true, bare(first.text)])
+    await clock.advance(600_001)
+    expect(isReplay(await buy())).toBe(true)
+    expect([chat.orders.length, chain.transfers.length]).toEqual([1, 1])
+  }),
+  law('the same request many times at once makes one answer and one transfer', async (subject) => {
+    const { buy, chat, chain } = await set(subject)
+    const answers = await Promise.all(Array.from({ length: 12 }, () => buy()))
+    const got = answers.filter(({ status }) => status === 200)
+    expect([got.length > 0, answers.filter(isReplay).length, chat.orders.length, chain.transfers.length]).toEqual([
+      true,
+      12 - got.length,
+      1,
+      1,
+    ])
+  }),
+  law(
+    'a failure of the vendor charges nothing, says nothing of the vendor, and the same signed request buys afterwards',
+    async (subject) => {
       const { buy, chain, endpoint } = await set(subject, {
         script: async (order, at) =>
           at.attempt === 1 ? Promise.reject(new Error('secret of the vendor')) : await hello(order, at),
@@ -388,10 +364,10 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       ])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
-  },
-  {
-    name: 'a stream that breaks off is not charged: it ends with an error of its surface (contract 3.18, 6.51)',
-    async check(subject) {
+  ),
+  law(
+    'a stream that breaks off is not charged: it ends with an error of its surface (contract 3.18, 6.51)',
+    async (subject) => {
       let isFirst = true
       const broken: ChatScript = async (order, at) => {
         if (!isFirst || !order.stream) return await hello(order, at)
@@ -420,23 +396,20 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
       ])
       expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
     },
-  },
-  {
-    name: 'a settlement of unknown outcome is served, and ends in one transfer (contract 6.49)',
-    async check(subject) {
-      for (const weather of ['landed', 'dropped'] as const) {
-        const { buy, order, chain, gateway, ports } = await set(subject)
-        chain.simulate(weather)
-        const bought = await buy()
-        expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
-        await gateway.maintain()
-        expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
-      }
-    },
-  },
-  {
-    name: 'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
-    async check(subject) {
+  ),
+  law('a settlement of unknown outcome is served, and ends in one transfer (contract 6.49)', async (subject) => {
+    for (const weather of ['landed', 'dropped'] as const) {
+      const { buy, order, chain, gateway, ports } = await set(subject)
+      chain.simulate(weather)
+      const bought = await buy()
+      expect([bought.status, receiptIn(bought, order).settled]).toEqual([200, 'false'])
+      await gateway.maintain()
+      expect([chain.transfers.length, await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)]).toEqual([1, []])
+    }
+  }),
+  law(
+    'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
+    async (subject) => {
       const { buy, chain, order } = await set(subject, { script: hello })
       chain.simulate('refused')
       const bought = await buy()
@@ -453,54 +426,48 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
         decodeHeader(response).success,
       ]).toEqual(['string', 'string', true, false])
     },
-  },
-  {
-    name: 'after a refused settlement the wallet gets no more until it has paid',
-    async check(subject) {
-      const { buy, alice, challenge, chain, payment, ports } = await set(subject)
-      chain.simulate('refused')
-      await buy()
-      expect(chain.transfers).toHaveLength(0)
-      expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
-      const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
-      const unpaid = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
-      const again = await buy()
-      expect([unpaid?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
-      expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
-    },
-  },
-  {
-    name: 'a caller who leaves before there is content costs nothing, and his upstream ends at once',
-    async check(subject) {
-      for (const hasWords of [false, true]) {
-        let isCancelled = false
-        const gone = new AbortController()
-        const script: ChatScript = async (order, { signal, attempt }) => {
-          if (attempt > 1) return await hello(order, { signal, attempt })
-          signal.addEventListener('abort', () => void (isCancelled = true))
-          if (!order.stream) return await new Promise<never>(() => {})
-          const pieces = [chunk({ role: 'assistant', content: '' }), ...(hasWords ? [chunk({ content: 'Hel' })] : [])]
-          return streamAnswer(pieces, {
-            onCancel: () => void (isCancelled = true),
-            gate: (at) => (at >= pieces.length ? new Promise(() => {}) : undefined),
-          })
-        }
-        const { send, buy, order, chain, clock } = await set(subject, { script })
-        const sending = send({ gone: gone.signal })
-        await clock.settle()
-        // The words are there, and he has read none of them.
-        if (order.isStream && hasWords) await (await sending).body?.cancel()
-        else gone.abort()
-        await sending
-        await clock.settle()
-        expect([hasWords, isCancelled, chain.transfers.length]).toEqual([hasWords, true, 0])
-        expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+  ),
+  law('after a refused settlement the wallet gets no more until it has paid', async (subject) => {
+    const { buy, alice, challenge, chain, payment, ports } = await set(subject)
+    chain.simulate('refused')
+    await buy()
+    expect(chain.transfers).toHaveLength(0)
+    expect((await buy({ payment: alice.sign(challenge) })).status).toBe(402)
+    const identity = await chain.identify(payment, payment.accepted, { now: 0, signal: new AbortController().signal })
+    const unpaid = identity.kind === 'known' ? await ports.storage.callOf(identity.key, 0) : undefined
+    const again = await buy()
+    expect([unpaid?.paymentStatus, again.status, chain.transfers.length]).toEqual(['refused', 200, 1])
+    expect((await buy({ payment: alice.sign(challenge) })).status).toBe(200)
+  }),
+  law('a caller who leaves before there is content costs nothing, and his upstream ends at once', async (subject) => {
+    for (const hasWords of [false, true]) {
+      let isCancelled = false
+      const gone = new AbortController()
+      const script: ChatScript = async (order, { signal, attempt }) => {
+        if (attempt > 1) return await hello(order, { signal, attempt })
+        signal.addEventListener('abort', () => void (isCancelled = true))
+        if (!order.stream) return await new Promise<never>(() => {})
+        const pieces = [chunk({ role: 'assistant', content: '' }), ...(hasWords ? [chunk({ content: 'Hel' })] : [])]
+        return streamAnswer(pieces, {
+          onCancel: () => void (isCancelled = true),
+          gate: (at) => (at >= pieces.length ? new Promise(() => {}) : undefined),
+        })
       }
-    },
-  },
-  {
-    name: 'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
-    async check(subject) {
+      const { send, buy, order, chain, clock } = await set(subject, { script })
+      const sending = send({ gone: gone.signal })
+      await clock.settle()
+      // The words are there, and he has read none of them.
+      if (order.isStream && hasWords) await (await sending).body?.cancel()
+      else gone.abort()
+      await sending
+      await clock.settle()
+      expect([hasWords, isCancelled, chain.transfers.length]).toEqual([hasWords, true, 0])
+      expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
+    }
+  }),
+  law(
+    'a stream that ends before its first word is a status, uncharged, and the same signed request buys afterwards',
+    async (subject) => {
       for (const pieces of [
         [': ping\n\n'],
         [chunk({ role: 'assistant', content: '' })],
@@ -520,5 +487,5 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
         expect([(await buy()).status, chain.transfers.length]).toEqual([200, 1])
       }
     },
-  },
+  ),
 ]

@@ -5,7 +5,7 @@ import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
-import type { Law } from './law.ts'
+import { law, type Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
 
@@ -65,9 +65,9 @@ const RESEND = 600_000
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export const oneShotLaws: readonly Law<EndpointFixture>[] = [
-  {
-    name: 'the quote is one: in three equal headers, in the body, and in its price to four decimals or six (contract 1.3, 1.6, 1.12)',
-    async check(subject) {
+  law(
+    'the quote is one: in three equal headers, in the body, and in its price to four decimals or six (contract 1.3, 1.6, 1.12)',
+    async (subject) => {
       const {
         challenge: { headers, body },
         endpoint,
@@ -92,49 +92,40 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       const [printed] = /\/api\/v1\/[^\s"]+/.exec(JSON.stringify(body.example)) ?? []
       expect((await read(await gateway.fetch(new Request(ORIGIN + printed)))).body.accepts).toEqual(accepts)
     },
-  },
-  {
-    name: 'a challenge is ASCII, with headers under 6 KB, and never cached (contract 1.10)',
-    async check(subject) {
-      const { headers, body } = (await shot(subject)).challenge
-      const required = headers.get('payment-required') ?? ''
-      expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
-      expect(3 * required.length).toBeLessThan(6144)
-      expect(headers.get('cache-control')).toContain('no-store')
-    },
-  },
-  {
-    name: 'a quote lies between the least and the most that discovery says',
-    async check(subject) {
-      const { challenge, endpoint, ports } = await shot(subject)
-      const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
-      const amount = BigInt(challenge.body.accepts[0].amount)
-      expect([amount >= min, amount <= max]).toEqual([true, true])
-    },
-  },
-  {
-    name: 'a probe is answered with the quote, and buys nothing even with a payment',
-    async check(subject) {
-      const { endpoint, challenge, payment, raw, requestCount, chain } = await shot(subject)
-      const required = challenge.headers.get('payment-required')
-      const methods = endpoint.methods ?? [endpoint.method]
-      const polls = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
-      const probes = [
-        ...polls.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]),
-        ...methods.map((method) => ({ method })),
-      ]
-      for (const { method, ...how } of probes) {
-        const { status, headers } = await raw(method, how)
-        expect([method, status, headers.get('payment-required')]).toEqual([method, 402, required])
-      }
-      const { status, headers } = await raw('OPTIONS')
-      expect([status, methods.every((method) => headers.get('allow')?.includes(method))]).toEqual([204, true])
-      expect([requestCount(), chain.transfers]).toEqual([0, []])
-    },
-  },
-  {
-    name: 'bad input is 400 on the right side of the quote, takes no payment and frees it (contract 1.52)',
-    async check(subject) {
+  ),
+  law('a challenge is ASCII, with headers under 6 KB, and never cached (contract 1.10)', async (subject) => {
+    const { headers, body } = (await shot(subject)).challenge
+    const required = headers.get('payment-required') ?? ''
+    expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
+    expect(3 * required.length).toBeLessThan(6144)
+    expect(headers.get('cache-control')).toContain('no-store')
+  }),
+  law('a quote lies between the least and the most that discovery says', async (subject) => {
+    const { challenge, endpoint, ports } = await shot(subject)
+    const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
+    const amount = BigInt(challenge.body.accepts[0].amount)
+    expect([amount >= min, amount <= max]).toEqual([true, true])
+  }),
+  law('a probe is answered with the quote, and buys nothing even with a payment', async (subject) => {
+    const { endpoint, challenge, payment, raw, requestCount, chain } = await shot(subject)
+    const required = challenge.headers.get('payment-required')
+    const methods = endpoint.methods ?? [endpoint.method]
+    const polls = ['HEAD', ...(methods.includes('GET') ? [] : ['GET'])]
+    const probes = [
+      ...polls.flatMap((method) => [{ method }, { method, payment }, { method, query: true }]),
+      ...methods.map((method) => ({ method })),
+    ]
+    for (const { method, ...how } of probes) {
+      const { status, headers } = await raw(method, how)
+      expect([method, status, headers.get('payment-required')]).toEqual([method, 402, required])
+    }
+    const { status, headers } = await raw('OPTIONS')
+    expect([status, methods.every((method) => headers.get('allow')?.includes(method))]).toEqual([204, true])
+    expect([requestCount(), chain.transfers]).toEqual([0, []])
+  }),
+  law(
+    'bad input is 400 on the right side of the quote, takes no payment and frees it (contract 1.52)',
+    async (subject) => {
       const { raw, ask, buy, alice, endpoint, payment, challenge, chain } = await shot(subject)
       const isLate = endpoint.order === 'quote_then_check'
       const { bodies, fields } = badOrders(endpoint)
@@ -160,95 +151,80 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       expect(chain.transfers).toEqual([])
       expect((await buy()).status).toBe(200)
     },
-  },
-  {
-    name: 'a body over the cap is 413, with a body (contract 3.5)',
-    async check(subject) {
-      const { raw, endpoint } = await shot(subject, { maxBody: 500, maxUpload: 500 })
-      if (!takesBodies(endpoint)) return expect((await raw('POST', { body: '{}' })).status).toBe(405)
-      for (const body of ['{}'.padEnd(501), flood(501)]) {
-        const { status, body: isOwnMember } = await raw('POST', {
-          body,
-          headers: typeof body === 'string' ? { 'content-length': '501' } : {},
-        })
-        expect([status, typeof isOwnMember?.error]).toEqual([413, 'string'])
-      }
-    },
-  },
-  {
-    name: 'an unknown field changes nothing, or is refused by its name (contract 4.2)',
-    async check(subject) {
-      const known = await shot(subject)
-      const { ask, buy, challenge, endpoint, chain } = await shot(subject)
-      if (endpoint.unknownFields === 'refused') {
-        for (const { status, headers, body } of [
-          await ask({ more: { some_unknown_field: 1 } }),
-          await buy({ more: { some_unknown_field: 1 } }),
-        ]) {
-          expect([status, headers.has('payment-required'), body.details[0].path, chain.transfers]).toEqual([
-            400,
-            false,
-            'some_unknown_field',
-            [],
-          ])
-        }
-        return
-      }
-      const more = { some_unknown_field: endpoint.from === 'query' ? '1' : { deep: [1] } }
-      const { status, body } = await ask({ more })
-      expect([status, body]).toEqual([402, challenge.body])
-      const [plain, wordy] = [await known.buy(), await buy({ more })]
-      expect([wordy.status, wordy.body]).toEqual([200, plain.body])
-    },
-  },
-  {
-    name: 'it is sold under each of its methods alike, and under no other',
-    async check(subject) {
-      const { alice, buy, raw, endpoint, challenge, payment, chain } = await shot(subject)
-      const methods = endpoint.methods ?? [endpoint.method]
-      const answers: Answer[] = []
-      for (const method of methods) answers.push(await buy({ method, payment: alice.sign(challenge) }))
-      expect(answers.map(({ status, body }) => [status, body])).toEqual(methods.map(() => [200, answers[0]?.body]))
-      for (const method of ['PUT', 'PATCH', 'DELETE']) {
-        const { status, headers, body } = await raw(method, { payment, query: true })
-        expect([method, status, headers.has('allow'), typeof body?.error]).toEqual([method, 405, true, 'string'])
-      }
-      expect(chain.transfers).toHaveLength(methods.length)
-    },
-  },
-  {
-    name: 'what the operator has not configured is 503 in place of the 402 (contract 1.57)',
-    async check(subject) {
-      const { challenge, alice } = await shot(subject)
-      const { endpoint, open } = await subject.open()
-      const { buyer, chain } = open({ ports: { vendors: {} } })
-      const { method, path, example } = endpoint
-      for (const payment of [undefined, alice.sign(challenge)]) {
-        const send = payment ? buyer().buy(example, { method, path, payment }) : buyer().ask(example, { method, path })
-        const { status, headers } = await send
-        expect([status, headers.has('payment-required')]).toEqual([503, false])
-      }
-      expect(chain.transfers).toEqual([])
-    },
-  },
-  {
-    name: 'nothing is asked of a vendor before the payment is verified (contract 1.29)',
-    async check(subject) {
-      const before: number[] = []
-      const scene: { requestCount?: () => number } = {}
-      const chain = memoryChain({
-        before: (question) => void (question === 'verify' && before.push(scene.requestCount?.() ?? -1)),
+  ),
+  law('a body over the cap is 413, with a body (contract 3.5)', async (subject) => {
+    const { raw, endpoint } = await shot(subject, { maxBody: 500, maxUpload: 500 })
+    if (!takesBodies(endpoint)) return expect((await raw('POST', { body: '{}' })).status).toBe(405)
+    for (const body of ['{}'.padEnd(501), flood(501)]) {
+      const { status, body: isOwnMember } = await raw('POST', {
+        body,
+        headers: typeof body === 'string' ? { 'content-length': '501' } : {},
       })
-      const { alice, challenge, buy, requestCount } = Object.assign(scene, await shot(subject, { chain }))
-      expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
-      expect(requestCount()).toBe(0)
-      expect((await buy()).status).toBe(200)
-      expect([before, requestCount() > 0]).toEqual([[0, 0], true])
-    },
-  },
-  {
-    name: 'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
-    async check(subject) {
+      expect([status, typeof isOwnMember?.error]).toEqual([413, 'string'])
+    }
+  }),
+  law('an unknown field changes nothing, or is refused by its name (contract 4.2)', async (subject) => {
+    const known = await shot(subject)
+    const { ask, buy, challenge, endpoint, chain } = await shot(subject)
+    if (endpoint.unknownFields === 'refused') {
+      for (const { status, headers, body } of [
+        await ask({ more: { some_unknown_field: 1 } }),
+        await buy({ more: { some_unknown_field: 1 } }),
+      ]) {
+        expect([status, headers.has('payment-required'), body.details[0].path, chain.transfers]).toEqual([
+          400,
+          false,
+          'some_unknown_field',
+          [],
+        ])
+      }
+      return
+    }
+    const more = { some_unknown_field: endpoint.from === 'query' ? '1' : { deep: [1] } }
+    const { status, body } = await ask({ more })
+    expect([status, body]).toEqual([402, challenge.body])
+    const [plain, wordy] = [await known.buy(), await buy({ more })]
+    expect([wordy.status, wordy.body]).toEqual([200, plain.body])
+  }),
+  law('it is sold under each of its methods alike, and under no other', async (subject) => {
+    const { alice, buy, raw, endpoint, challenge, payment, chain } = await shot(subject)
+    const methods = endpoint.methods ?? [endpoint.method]
+    const answers: Answer[] = []
+    for (const method of methods) answers.push(await buy({ method, payment: alice.sign(challenge) }))
+    expect(answers.map(({ status, body }) => [status, body])).toEqual(methods.map(() => [200, answers[0]?.body]))
+    for (const method of ['PUT', 'PATCH', 'DELETE']) {
+      const { status, headers, body } = await raw(method, { payment, query: true })
+      expect([method, status, headers.has('allow'), typeof body?.error]).toEqual([method, 405, true, 'string'])
+    }
+    expect(chain.transfers).toHaveLength(methods.length)
+  }),
+  law('what the operator has not configured is 503 in place of the 402 (contract 1.57)', async (subject) => {
+    const { challenge, alice } = await shot(subject)
+    const { endpoint, open } = await subject.open()
+    const { buyer, chain } = open({ ports: { vendors: {} } })
+    const { method, path, example } = endpoint
+    for (const payment of [undefined, alice.sign(challenge)]) {
+      const send = payment ? buyer().buy(example, { method, path, payment }) : buyer().ask(example, { method, path })
+      const { status, headers } = await send
+      expect([status, headers.has('payment-required')]).toEqual([503, false])
+    }
+    expect(chain.transfers).toEqual([])
+  }),
+  law('nothing is asked of a vendor before the payment is verified (contract 1.29)', async (subject) => {
+    const before: number[] = []
+    const scene: { requestCount?: () => number } = {}
+    const chain = memoryChain({
+      before: (question) => void (question === 'verify' && before.push(scene.requestCount?.() ?? -1)),
+    })
+    const { alice, challenge, buy, requestCount } = Object.assign(scene, await shot(subject, { chain }))
+    expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
+    expect(requestCount()).toBe(0)
+    expect((await buy()).status).toBe(200)
+    expect([before, requestCount() > 0]).toEqual([[0, 0], true])
+  }),
+  law(
+    'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
+    async (subject) => {
       const { chain, away, buy, requestCount } = await shot(subject)
       chain.outage(true)
       expect(isAway(await buy())).toEqual(away)
@@ -256,58 +232,49 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       chain.outage(false)
       expect((await buy()).status).toBe(200)
     },
-  },
-  {
-    name: 'nothing is settled before the result is stored (contract 1.30)',
-    async check(subject) {
-      const settling: unknown[] = []
-      const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
-      const { ports, buy } = await shot(subject, { chain })
-      async function inspect(): Promise<void> {
-        const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-        settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
-      }
-      expect((await buy()).status).toBe(200)
-      expect(settling).toEqual([['completed', true]])
-    },
-  },
-  {
-    name: 'exactly the quote moves, and the receipt is in the headers (contract 1.1, 1.32)',
-    async check(subject) {
-      const { alice, chain, buy, challenge } = await shot(subject)
-      const before = alice.balance()
-      const { headers } = await buy()
-      const [{ amount, payTo, network }] = challenge.body.accepts
-      expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
-      expect(before - alice.balance()).toBe(BigInt(amount))
-      const transaction = chain.transfers[0]?.transaction ?? ''
-      expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
-        success: true,
-        transaction,
-        network,
-        payer: alice.wallet,
-      })
-      expect([headers.get('x-payment-receipt'), headers.get('x-payment-status')]).toEqual([transaction, 'settled'])
-    },
-  },
-  {
-    name: 'the reply is the bare result, in the shape that the menu promises (contract 2.27)',
-    async check(subject) {
-      const { endpoint, buy } = await shot(subject)
-      const { status, headers, body } = await buy()
-      expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([
-        200,
-        'application/json',
-        'private, no-store',
-      ])
-      expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
-      const members = membersOf(endpoint)
-      if (members) expect(Object.keys(body).filter((name) => !members.includes(name))).toEqual([])
-    },
-  },
-  {
-    name: 'an identical resend within ten minutes gets the stored reply, already settled (contract 1.39)',
-    async check(subject) {
+  ),
+  law('nothing is settled before the result is stored (contract 1.30)', async (subject) => {
+    const settling: unknown[] = []
+    const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
+    const { ports, buy } = await shot(subject, { chain })
+    async function inspect(): Promise<void> {
+      const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
+      settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
+    }
+    expect((await buy()).status).toBe(200)
+    expect(settling).toEqual([['completed', true]])
+  }),
+  law('exactly the quote moves, and the receipt is in the headers (contract 1.1, 1.32)', async (subject) => {
+    const { alice, chain, buy, challenge } = await shot(subject)
+    const before = alice.balance()
+    const { headers } = await buy()
+    const [{ amount, payTo, network }] = challenge.body.accepts
+    expect(chain.transfers).toMatchObject([{ from: alice.wallet, to: payTo.toLowerCase(), value: BigInt(amount) }])
+    expect(before - alice.balance()).toBe(BigInt(amount))
+    const transaction = chain.transfers[0]?.transaction ?? ''
+    expect(decodeHeader(headers.get('payment-response'))).toMatchObject({
+      success: true,
+      transaction,
+      network,
+      payer: alice.wallet,
+    })
+    expect([headers.get('x-payment-receipt'), headers.get('x-payment-status')]).toEqual([transaction, 'settled'])
+  }),
+  law('the reply is the bare result, in the shape that the menu promises (contract 2.27)', async (subject) => {
+    const { endpoint, buy } = await shot(subject)
+    const { status, headers, body } = await buy()
+    expect([status, headers.get('content-type'), headers.get('cache-control')]).toEqual([
+      200,
+      'application/json',
+      'private, no-store',
+    ])
+    expect([...Value.Errors(endpoint.output, body)].map(({ path, message }) => `${path} ${message}`)).toEqual([])
+    const members = membersOf(endpoint)
+    if (members) expect(Object.keys(body).filter((name) => !members.includes(name))).toEqual([])
+  }),
+  law(
+    'an identical resend within ten minutes gets the stored reply, already settled (contract 1.39)',
+    async (subject) => {
       const { buy, clock, chain, requestCount } = await shot(subject)
       const first = await buy()
       const work = requestCount()
@@ -323,26 +290,23 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       }
       expect([chain.transfers.length, requestCount()]).toEqual([1, work])
     },
-  },
-  {
-    name: 'an identical resend after ten minutes is a replay, and makes nothing (contract 1.39)',
-    async check(subject) {
-      const { buy, clock, chain, requestCount, endpoint } = await shot(subject)
-      await buy()
-      const work = requestCount()
-      await clock.advance(RESEND + 1)
-      const { status, body } = await buy()
-      expect([status, body.error, body.code]).toEqual([
-        402,
-        replayError(endpoint),
-        isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined,
-      ])
-      expect([chain.transfers.length, requestCount()]).toEqual([1, work])
-    },
-  },
-  {
-    name: 'another request with a used authorization is refused under both header names, and names its call (contract 1.24, 1.25)',
-    async check(subject) {
+  ),
+  law('an identical resend after ten minutes is a replay, and makes nothing (contract 1.39)', async (subject) => {
+    const { buy, clock, chain, requestCount, endpoint } = await shot(subject)
+    await buy()
+    const work = requestCount()
+    await clock.advance(RESEND + 1)
+    const { status, body } = await buy()
+    expect([status, body.error, body.code]).toEqual([
+      402,
+      replayError(endpoint),
+      isCoded(endpoint) ? 'PAYMENT_REPLAY' : undefined,
+    ])
+    expect([chain.transfers.length, requestCount()]).toEqual([1, work])
+  }),
+  law(
+    'another request with a used authorization is refused under both header names, and names its call (contract 1.24, 1.25)',
+    async (subject) => {
       const { alice, buy, another, chain, payment, endpoint, requestCount, keyed } = await shot(subject)
       const bought = await buy()
       const work = requestCount()
@@ -362,10 +326,10 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       }
       expect([chain.transfers.length, requestCount()]).toEqual([1, work])
     },
-  },
-  {
-    name: 'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
-    async check(subject) {
+  ),
+  law(
+    'what a settlement publishes reads nothing; the poll URL of our own reply reads, and so does a fresh signature, which is not spent (contract 1.40, 1.41, 1.42, 2.4, 2.5)',
+    async (subject) => {
       const { endpoint, gateway, alice, challenge, buy, another, payment, chain, keyed } = await shot(subject)
       expect(paidness(await buy())).toBe('settled')
       const { job_id: id } = (await another()).body
@@ -388,29 +352,24 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       )
       expect(chain.transfers).toHaveLength(1)
     },
-  },
-  {
-    name: 'the same request many times at once makes one call and one transfer',
-    async check(subject) {
-      const alone = await shot(subject)
-      await alone.buy()
-      const ready = door()
-      const { alice, buy, clock, chain, payment, requestCount } = await shot(subject, { before: () => ready.passed })
-      const buying = Array.from({ length: 20 }, () => buy())
-      await clock.settle()
-      ready.open()
-      const answers = await Promise.all(buying)
-      expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(402)])
-      const pollUrls = [
-        ...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : []))),
-      ]
-      expect([pollUrls.length, chain.transfers.length, requestCount()]).toEqual([1, 1, alone.requestCount()])
-      expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
-    },
-  },
-  {
-    name: 'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
-    async check(subject) {
+  ),
+  law('the same request many times at once makes one call and one transfer', async (subject) => {
+    const alone = await shot(subject)
+    await alone.buy()
+    const ready = door()
+    const { alice, buy, clock, chain, payment, requestCount } = await shot(subject, { before: () => ready.passed })
+    const buying = Array.from({ length: 20 }, () => buy())
+    await clock.settle()
+    ready.open()
+    const answers = await Promise.all(buying)
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(402)])
+    const pollUrls = [...new Set(answers.flatMap(({ status, body }) => (status === 402 ? (body.poll_url ?? []) : [])))]
+    expect([pollUrls.length, chain.transfers.length, requestCount()]).toEqual([1, 1, alone.requestCount()])
+    expect((await alice.poll(pollUrls[0], payment)).status).toBe(200)
+  }),
+  law(
+    'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
+    async (subject) => {
       for (const failing of [() => Promise.reject(new Error('out of order')), () => new Promise(() => {})]) {
         let isBroken = true
         const { buy, streamed, chain } = await shot(subject, { before: () => (isBroken ? failing() : undefined) })
@@ -428,10 +387,10 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         expect(chain.transfers).toHaveLength(1)
       }
     },
-  },
-  {
-    name: 'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
-    async check(subject) {
+  ),
+  law(
+    'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
+    async (subject) => {
       const { endpoint, alice, buy, requestCount, chain, payment } = await shot(subject)
       chain.simulate('refused', 'refused')
       const withheld = await buy()
@@ -460,10 +419,10 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         work,
       ])
     },
-  },
-  {
-    name: 'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
-    async check(subject) {
+  ),
+  law(
+    'a settlement of unknown outcome is served all the same, and ends in one transfer (contract 1.35)',
+    async (subject) => {
       for (const weather of ['landed', 'dropped', 'late'] as const) {
         const { alice, buy, another, chain, payment, gateway, ports, endpoint, keyed } = await shot(subject)
         chain.simulate(weather)
@@ -501,23 +460,20 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         ).toMatchObject({ success: true, transaction })
       }
     },
-  },
-  {
-    name: 'a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)',
-    async check(subject) {
-      for (const way of ['resend', 'poll'] as const) {
-        const { alice, buy, another, chain, payment, requestCount, endpoint } = await deserted(subject)
-        expect(chain.transfers).toEqual([])
-        const work = requestCount()
-        const pollUrl = (await another()).body.poll_url
-        expect(paidness(way === 'resend' ? await buy() : await alice.poll(pollUrl, payment))).toBe('settled')
-        expect([chain.transfers.length, requestCount()]).toEqual([1, work + pollsOf(endpoint)])
-      }
-    },
-  },
-  {
-    name: 'polls and resends at the same moment settle once: one reads settled, the others already_settled',
-    async check(subject) {
+  ),
+  law('a buyer who hangs up is not charged, and collects by a resend or a poll (contract 2.22)', async (subject) => {
+    for (const way of ['resend', 'poll'] as const) {
+      const { alice, buy, another, chain, payment, requestCount, endpoint } = await deserted(subject)
+      expect(chain.transfers).toEqual([])
+      const work = requestCount()
+      const pollUrl = (await another()).body.poll_url
+      expect(paidness(way === 'resend' ? await buy() : await alice.poll(pollUrl, payment))).toBe('settled')
+      expect([chain.transfers.length, requestCount()]).toEqual([1, work + pollsOf(endpoint)])
+    }
+  }),
+  law(
+    'polls and resends at the same moment settle once: one reads settled, the others already_settled',
+    async (subject) => {
       const { alice, buy, sellJob: stored, payment, clock, chain } = await shot(subject)
       const pollUrl = await stored(payment)
       const collecting = Array.from({ length: 6 }, (_, index) =>
@@ -530,62 +486,50 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       ])
       expect(chain.transfers).toHaveLength(1)
     },
-  },
-  {
-    name: 'another wallet is refused with 403, and neither is charged (contract 2.7)',
-    async check(subject) {
-      const { buyer, sellJob: stored, chain, challenge } = await shot(subject)
-      const pollUrl = await stored()
-      const bob = buyer('bob')
-      const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
-      expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
-    },
-  },
-  {
-    name: 'one fresh authorization pays for one of two calls',
-    async check(subject) {
-      const { alice, sellJob: stored, clock, challenge, chain } = await shot(subject)
-      const pollUrls = [await stored(), await stored()]
-      await clock.advance(HOUR)
-      const fresh = alice.sign(challenge)
-      const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
-      expect(answers.map(paidness).sort()).toEqual(['402', 'settled'])
-      expect(chain.transfers).toHaveLength(1)
-    },
-  },
-  {
-    name: 'a result that nobody collects is never charged',
-    async check(subject) {
-      const { sellJob: stored, chain, clock, gateway } = await shot(subject)
-      await stored()
-      for (let hours = 0; hours < 50; hours += 5) {
-        await gateway.maintain()
-        await clock.advance(5 * HOUR)
-      }
-      expect(chain.transfers).toEqual([])
-    },
-  },
-  {
-    name: 'work that dies with its process is failed, not charged, and its authorization is free',
-    async check(subject) {
-      let requestCount = 0
-      const { buy, clock, restart, chain } = await shot(subject, {
-        before: () => (requestCount++ === 0 ? new Promise<never>(() => {}) : undefined),
-      })
-      void buy()
-      await clock.settle()
-      const gateway = restart()
-      await gateway.takeOver()
-      const first = await buy({ gateway })
-      // What is done once at a time waits until the dead one's turn is over.
-      if (first.status === 503) await clock.advance(60_000)
-      expect(paidness(first.status === 503 ? await buy({ gateway }) : first)).toBe('settled')
-      expect(chain.transfers.length).toBe(1)
-    },
-  },
-  {
-    name: 'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing (contract 3.19)',
-    async check(subject) {
+  ),
+  law('another wallet is refused with 403, and neither is charged (contract 2.7)', async (subject) => {
+    const { buyer, sellJob: stored, chain, challenge } = await shot(subject)
+    const pollUrl = await stored()
+    const bob = buyer('bob')
+    const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
+    expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
+  }),
+  law('one fresh authorization pays for one of two calls', async (subject) => {
+    const { alice, sellJob: stored, clock, challenge, chain } = await shot(subject)
+    const pollUrls = [await stored(), await stored()]
+    await clock.advance(HOUR)
+    const fresh = alice.sign(challenge)
+    const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
+    expect(answers.map(paidness).sort()).toEqual(['402', 'settled'])
+    expect(chain.transfers).toHaveLength(1)
+  }),
+  law('a result that nobody collects is never charged', async (subject) => {
+    const { sellJob: stored, chain, clock, gateway } = await shot(subject)
+    await stored()
+    for (let hours = 0; hours < 50; hours += 5) {
+      await gateway.maintain()
+      await clock.advance(5 * HOUR)
+    }
+    expect(chain.transfers).toEqual([])
+  }),
+  law('work that dies with its process is failed, not charged, and its authorization is free', async (subject) => {
+    let requestCount = 0
+    const { buy, clock, restart, chain } = await shot(subject, {
+      before: () => (requestCount++ === 0 ? new Promise<never>(() => {}) : undefined),
+    })
+    void buy()
+    await clock.settle()
+    const gateway = restart()
+    await gateway.takeOver()
+    const first = await buy({ gateway })
+    // What is done once at a time waits until the dead one's turn is over.
+    if (first.status === 503) await clock.advance(60_000)
+    expect(paidness(first.status === 503 ? await buy({ gateway }) : first)).toBe('settled')
+    expect(chain.transfers.length).toBe(1)
+  }),
+  law(
+    'an error reads in the dialect of the endpoint, as JSON that is not cached, and leaks nothing (contract 3.19)',
+    async (subject) => {
       const { raw, buy, alice, endpoint, payment, challenge } = await shot(subject, {
         before: () => Promise.reject(new Error('secret of the vendor')),
       })
@@ -619,5 +563,5 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         402,
       ])
     },
-  },
+  ),
 ]

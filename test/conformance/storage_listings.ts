@@ -3,7 +3,7 @@ import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { LOST } from '../../core/payment/ledger/mod.ts'
 import type { CallTotalsQuery, Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
-import { breaking, type Broken, type Law } from './law.ts'
+import { portLaw, breaking, type Broken, type Law } from './law.ts'
 import { usdc } from '../../core/x402/money.ts'
 import { newCall, signed, T } from './storage_questions.ts'
 
@@ -18,10 +18,9 @@ const HOUR = 3_600_000
 const DAY = 24 * HOUR
 
 export const listingLaws: readonly Law<Storage>[] = [
-  {
-    name: 'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
-    async check(subject) {
-      const storage = await subject.open()
+  portLaw(
+    'listCalls() lists what was opened in a time, newest first, page by page, whatever became of it',
+    async (storage) => {
       for (const [id, createdAt] of [
         ['b', T + 1],
         ['a', T + 1],
@@ -40,25 +39,20 @@ export const listingLaws: readonly Law<Storage>[] = [
       expect(ids(await list({ since: T + 1, after: { at: T + 1, id: 'b' } }))).toEqual(['a'])
       expect(await list({ since: T + 10, until: T + 20 })).toEqual([])
     },
-  },
-  {
-    name: 'listCalls() lists the calls of one wallet, by the spelling in which it is stored',
-    async check(subject) {
-      const storage = await subject.open()
-      const payers = [PAYER, PAYER.toLowerCase(), '0xother', PAYER]
-      for (const [n, payer] of payers.entries()) await opened(storage, `call ${n}`, { payer, createdAt: T + n })
-      const of = async (payer: string) => ids(await storage.listCalls({ payer, since: T, until: T + 9, limit: 9 }))
-      expect([await of(PAYER), await of(PAYER.toLowerCase()), await of('0xnobody')]).toEqual([
-        ['call 3', 'call 0'],
-        ['call 1'],
-        [],
-      ])
-    },
-  },
-  {
-    name: 'listCalls() of one wallet and findCalls() look through all days, also behind days without a call',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw('listCalls() lists the calls of one wallet, by the spelling in which it is stored', async (storage) => {
+    const payers = [PAYER, PAYER.toLowerCase(), '0xother', PAYER]
+    for (const [n, payer] of payers.entries()) await opened(storage, `call ${n}`, { payer, createdAt: T + n })
+    const of = async (payer: string) => ids(await storage.listCalls({ payer, since: T, until: T + 9, limit: 9 }))
+    expect([await of(PAYER), await of(PAYER.toLowerCase()), await of('0xnobody')]).toEqual([
+      ['call 3', 'call 0'],
+      ['call 1'],
+      [],
+    ])
+  }),
+  portLaw(
+    'listCalls() of one wallet and findCalls() look through all days, also behind days without a call',
+    async (storage) => {
       const days = [0, 1, 1, 2, 400]
       for (const [n, day] of days.entries()) {
         const key = `eip155:84532/0xasset ${n}/${PAYER}/${NONCE}`
@@ -83,11 +77,10 @@ export const listingLaws: readonly Law<Storage>[] = [
       for (const name of [NONCE, TRANSACTION])
         expect(ids(await storage.findCalls(name, 9)).toSorted()).toEqual(days.map((_, n) => `call ${n}`))
     },
-  },
-  {
-    name: 'an entry of the ledger has what the operator may read, and neither the request nor the result',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw(
+    'an entry of the ledger has what the operator may read, and neither the request nor the result',
+    async (storage) => {
       await opened(storage, 'call', { model: 'demo/small', quotedAt: T - 2, verifiedAt: T - 1 })
       await settled(storage, 'call', T + 6)
       const [entry] = await storage.listCalls({ since: T, until: T + 1, limit: 9 })
@@ -123,11 +116,10 @@ export const listingLaws: readonly Law<Storage>[] = [
         paymentErrorAt: null,
       } satisfies LedgerEntry)
     },
-  },
-  {
-    name: 'the notes of a call say why its work failed, and why and when its payment moved no money',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw(
+    'the notes of a call say why its work failed, and why and when its payment moved no money',
+    async (storage) => {
       const notes = async (id: string) => (await storage.findCalls(id, 1))[0]
       await opened(storage, 'failed')
       const failing = { workStatus: 'failed', error: 'for the buyer', vendorError: 'HTTP 529', endedAt: T } as const
@@ -162,11 +154,10 @@ export const listingLaws: readonly Law<Storage>[] = [
         paymentErrorAt: T + 4,
       })
     },
-  },
-  {
-    name: 'listSettled() follows the settlements, oldest first, from exactly the time or the entry that it is given',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw(
+    'listSettled() follows the settlements, oldest first, from exactly the time or the entry that it is given',
+    async (storage) => {
       for (const [id, at] of [
         ['b', T + 3],
         ['a', T + 3],
@@ -186,11 +177,10 @@ export const listingLaws: readonly Law<Storage>[] = [
         'late',
       ])
     },
-  },
-  {
-    name: 'findCalls() finds a call by its id, its authorization, its nonce and its transaction, and by no part of them',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw(
+    'findCalls() finds a call by its id, its authorization, its nonce and its transaction, and by no part of them',
+    async (storage) => {
       await opened(storage, 'call', { key: KEY })
       await opened(storage, 'same end', { key: `eip155:84532/0xasset/${PAYER}/${OTHER_NONCE}` })
       await completed(storage, 'paid')
@@ -207,39 +197,30 @@ export const listingLaws: readonly Law<Storage>[] = [
       for (const part of ['cal', '', NONCE.slice(-16), TRANSACTION.slice(-16), `${TRANSACTION} `, '%', '_'])
         expect({ part, found: await find(part) }).toEqual({ part, found: [] })
     },
-  },
-  {
-    name: 'findCalls() lists what shares a name newest first, each call once, as many as it may',
-    async check(subject) {
-      const storage = await subject.open()
-      for (const [n, asset] of ['0xone', '0xtwo', '0xthree'].entries()) {
-        const key = `eip155:84532/${asset}/${PAYER}/${NONCE}`
-        await completed(storage, `call ${n}`, { key, createdAt: T + n })
-        await settled(storage, `call ${n}`, T + n, { key, stated: { ...receipt(), transaction: NONCE } })
-      }
-      expect(ids(await storage.findCalls(NONCE, 9))).toEqual(['call 2', 'call 1', 'call 0'])
-      expect(ids(await storage.findCalls(NONCE, 2))).toEqual(['call 2', 'call 1'])
-    },
-  },
-  {
-    name: 'listAuthorizations() lists what a call is bound to, by position, and what became of it',
-    async check(subject) {
-      const storage = await subject.open()
-      await completed(storage, 'call')
-      await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'dead' }, { now: T })
-      const second = await storage.claimSettlement('call', signed('second', T + 70_000), { now: T, until: T + 60_000 })
-      await storage.finishSettlement('call', tokenOf(second), paid(), { now: T })
-      expect(await storage.listAuthorizations('call')).toEqual([
-        { key: 'key of call', call: 'call', position: 0, status: 'dead', expiresAt: T + 60_000 },
-        { key: 'second', call: 'call', position: 1, status: 'paid', expiresAt: T + 70_000 },
-      ])
-      expect(await storage.listAuthorizations('nothing')).toEqual([])
-    },
-  },
-  {
-    name: 'callTotals() sums what ended and what was paid by hour and day, also when the calls are gone',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw('findCalls() lists what shares a name newest first, each call once, as many as it may', async (storage) => {
+    for (const [n, asset] of ['0xone', '0xtwo', '0xthree'].entries()) {
+      const key = `eip155:84532/${asset}/${PAYER}/${NONCE}`
+      await completed(storage, `call ${n}`, { key, createdAt: T + n })
+      await settled(storage, `call ${n}`, T + n, { key, stated: { ...receipt(), transaction: NONCE } })
+    }
+    expect(ids(await storage.findCalls(NONCE, 9))).toEqual(['call 2', 'call 1', 'call 0'])
+    expect(ids(await storage.findCalls(NONCE, 2))).toEqual(['call 2', 'call 1'])
+  }),
+  portLaw('listAuthorizations() lists what a call is bound to, by position, and what became of it', async (storage) => {
+    await completed(storage, 'call')
+    await storage.finishSettlement('call', await claimed(storage, 'call'), { kind: 'dead' }, { now: T })
+    const second = await storage.claimSettlement('call', signed('second', T + 70_000), { now: T, until: T + 60_000 })
+    await storage.finishSettlement('call', tokenOf(second), paid(), { now: T })
+    expect(await storage.listAuthorizations('call')).toEqual([
+      { key: 'key of call', call: 'call', position: 0, status: 'dead', expiresAt: T + 60_000 },
+      { key: 'second', call: 'call', position: 1, status: 'paid', expiresAt: T + 70_000 },
+    ])
+    expect(await storage.listAuthorizations('nothing')).toEqual([])
+  }),
+  portLaw(
+    'callTotals() sums what ended and what was paid by hour and day, also when the calls are gone',
+    async (storage) => {
       const day = Math.floor(T / DAY) * DAY
       const at = day + 5 * HOUR
       await opened(storage, 'quick', { model: 'a', createdAt: at - 40 })
@@ -286,69 +267,57 @@ export const listingLaws: readonly Law<Storage>[] = [
       await storage.prune(T + 70 * DAY)
       expect([await sums(), await sums({ unit: 'hour' })]).toEqual([all, []])
     },
-  },
-  {
-    name: 'callTotals() counts work that goes on after it was given up as it ends at last',
-    async check(subject) {
-      const storage = await subject.open()
-      await opened(storage, 'call', { createdAt: T })
-      await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST, endedAt: T + 5 })
-      const outcomes = async () =>
-        (await storage.callTotals({ unit: 'day', since: 0, until: T + DAY })).map(
-          ({ outcome, calls }) => `${calls} ${outcome}`,
-        )
-      expect(await outcomes()).toEqual(['1 failed'])
-      // Whether it can be taken back is another law.
-      const isBack = (await storage.renew(newCall('call').workerId, ['call'], T + 90_000)).length > 0
-      expect(await outcomes()).toEqual(isBack ? [] : ['1 failed'])
-      if (!isBack) return
-      await worked(storage, 'call', T + 6, 'completed')
-      expect(await outcomes()).toEqual(['1 completed'])
-    },
-  },
-  {
-    name: 'buyersByDay() counts each wallet once for each day on which a call of it settled',
-    async check(subject) {
-      const storage = await subject.open()
-      const day = Math.floor(T / DAY) * DAY
-      const sales = [
-        ['0xa', 'a', 0],
-        ['0xa', 'b', 0],
-        ['0xb', 'a', 0],
-        ['0xa', 'a', 2],
-      ] as const
-      for (const [n, [payer, model, after]] of sales.entries()) {
-        await opened(storage, `call ${n}`, { payer, model })
-        await worked(storage, `call ${n}`, day, 'completed')
-        await paidAt(storage, `call ${n}`, day + after * DAY)
-      }
-      await opened(storage, 'unpaid', { payer: '0xc' })
-      const buyers = async (query: Partial<CallTotalsQuery> = {}) =>
-        (await storage.buyersByDay({ since: day, until: day + 9 * DAY, ...query })).map(
-          ({ at, buyers: count }) => `${(at - day) / DAY}: ${count}`,
-        )
-      expect(await buyers()).toEqual(['0: 2', '2: 1'])
-      expect(await buyers({ model: 'b' })).toEqual(['0: 1'])
-      expect(await buyers({ until: day + 2 * DAY })).toEqual(['0: 2'])
-    },
-  },
-  {
-    name: 'listOpen() lists unfinished work and payments in doubt, oldest first, and nothing else',
-    async check(subject) {
-      const storage = await subject.open()
-      await opened(storage, 'working', { createdAt: T + 2 })
-      await completed(storage, 'settling', { createdAt: T + 1 })
-      await claimed(storage, 'settling', T + 3)
-      await completed(storage, 'in doubt', { createdAt: T })
-      const token = await claimed(storage, 'in doubt', T + 3)
-      await storage.finishSettlement('in doubt', token, { kind: 'unresolved' }, { now: T + 4 })
-      await completed(storage, 'uncollected')
-      await opened(storage, 'paid')
-      await settled(storage, 'paid', T + 6)
-      expect(ids(await storage.listOpen(9))).toEqual(['in doubt', 'settling', 'working'])
-      expect(ids(await storage.listOpen(1))).toEqual(['in doubt', 'working'])
-    },
-  },
+  ),
+  portLaw('callTotals() counts work that goes on after it was given up as it ends at last', async (storage) => {
+    await opened(storage, 'call', { createdAt: T })
+    await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST, endedAt: T + 5 })
+    const outcomes = async () =>
+      (await storage.callTotals({ unit: 'day', since: 0, until: T + DAY })).map(
+        ({ outcome, calls }) => `${calls} ${outcome}`,
+      )
+    expect(await outcomes()).toEqual(['1 failed'])
+    // Whether it can be taken back is another law.
+    const isBack = (await storage.renew(newCall('call').workerId, ['call'], T + 90_000)).length > 0
+    expect(await outcomes()).toEqual(isBack ? [] : ['1 failed'])
+    if (!isBack) return
+    await worked(storage, 'call', T + 6, 'completed')
+    expect(await outcomes()).toEqual(['1 completed'])
+  }),
+  portLaw('buyersByDay() counts each wallet once for each day on which a call of it settled', async (storage) => {
+    const day = Math.floor(T / DAY) * DAY
+    const sales = [
+      ['0xa', 'a', 0],
+      ['0xa', 'b', 0],
+      ['0xb', 'a', 0],
+      ['0xa', 'a', 2],
+    ] as const
+    for (const [n, [payer, model, after]] of sales.entries()) {
+      await opened(storage, `call ${n}`, { payer, model })
+      await worked(storage, `call ${n}`, day, 'completed')
+      await paidAt(storage, `call ${n}`, day + after * DAY)
+    }
+    await opened(storage, 'unpaid', { payer: '0xc' })
+    const buyers = async (query: Partial<CallTotalsQuery> = {}) =>
+      (await storage.buyersByDay({ since: day, until: day + 9 * DAY, ...query })).map(
+        ({ at, buyers: count }) => `${(at - day) / DAY}: ${count}`,
+      )
+    expect(await buyers()).toEqual(['0: 2', '2: 1'])
+    expect(await buyers({ model: 'b' })).toEqual(['0: 1'])
+    expect(await buyers({ until: day + 2 * DAY })).toEqual(['0: 2'])
+  }),
+  portLaw('listOpen() lists unfinished work and payments in doubt, oldest first, and nothing else', async (storage) => {
+    await opened(storage, 'working', { createdAt: T + 2 })
+    await completed(storage, 'settling', { createdAt: T + 1 })
+    await claimed(storage, 'settling', T + 3)
+    await completed(storage, 'in doubt', { createdAt: T })
+    const token = await claimed(storage, 'in doubt', T + 3)
+    await storage.finishSettlement('in doubt', token, { kind: 'unresolved' }, { now: T + 4 })
+    await completed(storage, 'uncollected')
+    await opened(storage, 'paid')
+    await settled(storage, 'paid', T + 6)
+    expect(ids(await storage.listOpen(9))).toEqual(['in doubt', 'settling', 'working'])
+    expect(ids(await storage.listOpen(1))).toEqual(['in doubt', 'working'])
+  }),
 ]
 
 const broken = breaking<Storage>(memoryStorage, { close: (good) => good.close() })

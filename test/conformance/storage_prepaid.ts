@@ -2,16 +2,15 @@
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { PaidWork, Storage, StoredRecord } from '../../core/ports/mod.ts'
-import { breaking, type Broken, type Law } from './law.ts'
+import { law, portLaw, breaking, type Broken, type Law } from './law.ts'
 import { newCall, signed, T } from './storage_questions.ts'
 
 const DAY = 86_400_000
 
 export const prepaidLaws: readonly Law<Storage>[] = [
-  {
-    name: 'recordPaid() stores a call that is done and settled, with its authorization and the record that paid',
-    async check(subject) {
-      const storage = await subject.open()
+  portLaw(
+    'recordPaid() stores a call that is done and settled, with its authorization and the record that paid',
+    async (storage) => {
       await storage.putRecord(channel(0), T)
       const at = { paid: work({ from: 0, to: 7 }), now: T + 5 }
       expect(await storage.recordPaid(newCall('a', { quotedAt: T, verifiedAt: T + 1 }), signed('key'), at)).toEqual({
@@ -27,10 +26,10 @@ export const prepaidLaws: readonly Law<Storage>[] = [
       const again = await storage.claimSettlement('a', signed('key'), { now: T + 9, until: T + 99 })
       expect(again).toEqual({ kind: 'settled', receipt: receipt(7) })
     },
-  },
-  {
-    name: 'recordPaid() is won once among twenty racers for a record, and of the others nothing is stored',
-    async check(subject) {
+  ),
+  law(
+    'recordPaid() is won once among twenty racers for a record, and of the others nothing is stored',
+    async (subject) => {
       const [one, two] = [await subject.open(), await subject.open()]
       await one.putRecord(channel(0), T)
       const answers = await Promise.all(
@@ -50,11 +49,10 @@ export const prepaidLaws: readonly Law<Storage>[] = [
       const bound = await Promise.all(answers.map((_, n) => two.callOf(`key ${n}`, T)))
       expect(bound.flatMap((call) => call?.id ?? [])).toEqual([`call ${winner}`])
     },
-  },
-  {
-    name: 'recordPaid() leaves the record alone where the authorization serves another call, and names that one',
-    async check(subject) {
-      const storage = await subject.open()
+  ),
+  portLaw(
+    'recordPaid() leaves the record alone where the authorization serves another call, and names that one',
+    async (storage) => {
       await storage.putRecord(channel(0), T)
       await storage.openCall(newCall('first'), signed('key'), { now: T, until: T + 99 })
       const answer = await storage.recordPaid(newCall('second'), signed('key'), {
@@ -65,55 +63,43 @@ export const prepaidLaws: readonly Law<Storage>[] = [
       expect(await storage.getCall('second')).toBeUndefined()
       expect(await storage.getRecord('channel', 'c', T)).toEqual(channel(0))
     },
-  },
-  {
-    name: 'recordPaid() takes over the authorization of a call whose lease has ended, which fails',
-    async check(subject) {
-      const storage = await subject.open()
-      await storage.putRecord(channel(0), T)
-      await storage.openCall(newCall('lost'), signed('key'), { now: T, until: T + 99 })
-      const at = { paid: work({ from: 0, to: 7 }), now: T + 99 }
-      expect(await storage.recordPaid(newCall('next'), signed('key'), at)).toEqual({ kind: 'recorded' })
-      expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'failed', paymentStatus: 'verified' })
-      expect((await storage.callOf('key', T + 99))?.id).toBe('next')
-    },
-  },
-  {
-    name: 'recordPaid() under an id that exists is rejected, and nothing is stored',
-    async check(subject) {
-      const storage = await subject.open()
-      await storage.putRecord(channel(0), T)
-      await storage.openCall(newCall('same'), signed('first'), { now: T, until: T + 99 })
-      const at = { paid: work({ from: 0, to: 7 }), now: T }
-      await expect(storage.recordPaid(newCall('same'), signed('second'), at)).rejects.toThrow()
-      expect(await storage.getCall('same')).toMatchObject({ authorization: 'first', workStatus: 'queued' })
-      expect(await storage.callOf('second', T)).toBeUndefined()
-      expect(await storage.getRecord('channel', 'c', T)).toEqual(channel(0))
-    },
-  },
-  {
-    name: 'what recordPaid() stores counts in every sum as what is settled in steps',
-    async check(subject) {
-      const storage = await subject.open()
-      await storage.putRecord(channel(0), T)
-      await storage.recordPaid(newCall('a'), signed('a'), { paid: work({ from: 0, to: 7 }), now: T })
-      await storage.openCall(newCall('b'), signed('b'), { now: T, until: T + 99 })
-      const { result, usage } = work({ from: 7, to: 14 })
-      const made = { result, usage, expiresAt: T + DAY }
-      const claim = await storage.claimSettlement('b', signed('b'), { now: T, until: T + 99, result: made })
-      const outcome = { kind: 'paid', receipt: receipt(7) } as const
-      await storage.finishSettlement('b', claim.kind === 'yours' ? claim.token : 0, outcome, { now: T })
-      const day = { unit: 'day', since: T - 2 * DAY, until: T + 2 * DAY } as const
-      expect(await storage.spendByModel('0xa', 0)).toMatchObject([{ calls: 2, spent: 14n, inputTokens: 6 }])
-      expect(await storage.callTotals(day)).toMatchObject([
-        { outcome: 'completed', calls: 2 },
-        { outcome: 'settled', calls: 2, spent: 14n },
-      ])
-      const listed = await storage.listSettled({ since: 0, limit: 9 })
-      expect(listed.map(({ id }) => id)).toEqual(['a', 'b'])
-      expect(await storage.listOpen(9)).toEqual([])
-    },
-  },
+  ),
+  portLaw('recordPaid() takes over the authorization of a call whose lease has ended, which fails', async (storage) => {
+    await storage.putRecord(channel(0), T)
+    await storage.openCall(newCall('lost'), signed('key'), { now: T, until: T + 99 })
+    const at = { paid: work({ from: 0, to: 7 }), now: T + 99 }
+    expect(await storage.recordPaid(newCall('next'), signed('key'), at)).toEqual({ kind: 'recorded' })
+    expect(await storage.getCall('lost')).toMatchObject({ workStatus: 'failed', paymentStatus: 'verified' })
+    expect((await storage.callOf('key', T + 99))?.id).toBe('next')
+  }),
+  portLaw('recordPaid() under an id that exists is rejected, and nothing is stored', async (storage) => {
+    await storage.putRecord(channel(0), T)
+    await storage.openCall(newCall('same'), signed('first'), { now: T, until: T + 99 })
+    const at = { paid: work({ from: 0, to: 7 }), now: T }
+    await expect(storage.recordPaid(newCall('same'), signed('second'), at)).rejects.toThrow()
+    expect(await storage.getCall('same')).toMatchObject({ authorization: 'first', workStatus: 'queued' })
+    expect(await storage.callOf('second', T)).toBeUndefined()
+    expect(await storage.getRecord('channel', 'c', T)).toEqual(channel(0))
+  }),
+  portLaw('what recordPaid() stores counts in every sum as what is settled in steps', async (storage) => {
+    await storage.putRecord(channel(0), T)
+    await storage.recordPaid(newCall('a'), signed('a'), { paid: work({ from: 0, to: 7 }), now: T })
+    await storage.openCall(newCall('b'), signed('b'), { now: T, until: T + 99 })
+    const { result, usage } = work({ from: 7, to: 14 })
+    const made = { result, usage, expiresAt: T + DAY }
+    const claim = await storage.claimSettlement('b', signed('b'), { now: T, until: T + 99, result: made })
+    const outcome = { kind: 'paid', receipt: receipt(7) } as const
+    await storage.finishSettlement('b', claim.kind === 'yours' ? claim.token : 0, outcome, { now: T })
+    const day = { unit: 'day', since: T - 2 * DAY, until: T + 2 * DAY } as const
+    expect(await storage.spendByModel('0xa', 0)).toMatchObject([{ calls: 2, spent: 14n, inputTokens: 6 }])
+    expect(await storage.callTotals(day)).toMatchObject([
+      { outcome: 'completed', calls: 2 },
+      { outcome: 'settled', calls: 2, spent: 14n },
+    ])
+    const listed = await storage.listSettled({ since: 0, limit: 9 })
+    expect(listed.map(({ id }) => id)).toEqual(['a', 'b'])
+    expect(await storage.listOpen(9)).toEqual([])
+  }),
 ]
 
 const breakingOne = breaking<Storage>(memoryStorage, { close: (good) => good.close() })

@@ -4,7 +4,7 @@ import { memoryChain } from '../../adapters/chains/memory.ts'
 import { usdc } from '../../core/x402/money.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
-import type { Broken, Law, Subject } from './law.ts'
+import { law, portLaw, type Broken, type Law, type Subject } from './law.ts'
 
 /** What to sign instead of what the offer says. Times are in seconds. */
 export type UptoSigning = {
@@ -55,141 +55,109 @@ async function world(subject: Subject<UptoHarness>) {
 }
 
 export const uptoLaws: readonly Law<UptoHarness>[] = [
-  {
-    name: 'terms() name the account that sends, and Permit2 (contract 1.76)',
-    async check(subject) {
-      const h = await subject.open()
-      const terms = h.chain.terms(h.now()).find(({ scheme }) => scheme === 'upto')
-      expect(terms?.extra).toMatchObject({
-        facilitatorAddress: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
-        assetTransferMethod: 'permit2',
-      })
-    },
-  },
-  {
-    name: 'identify() tells the payer, the owner and nonce under Permit2 as the key, and the end',
-    async check(subject) {
-      const { h, payer } = await world(subject)
-      const payment = await h.sign(payer, { nonce: NONCE, validBefore: 4_102_444_800n })
-      expect(await identify(h, payment)).toEqual({
-        kind: 'known',
-        payer,
-        key: `${h.offer.network}/${PERMIT2}/${payer.toLowerCase()}/${NONCE}`,
-        expiresAt: 4_102_444_800_000,
-      })
-    },
-  },
-  {
-    name: 'identify() refuses a forged signature, and what was signed for somebody else',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const { permit2Authorization: permit, signature } = payment.payload as Record<string, any>
-      const changed = (change: object) => ({
-        ...payment,
-        payload: { signature, permit2Authorization: { ...permit, ...change } },
-      })
-      const bad = [
-        await h.sign(payer, { isForged: true }),
-        await h.sign(payer, { to: STRANGER }),
-        changed({ spender: STRANGER }),
-        changed({ witness: { ...permit.witness, facilitator: STRANGER } }),
-        changed({ permitted: { ...permit.permitted, token: STRANGER } }),
-        changed({ nonce: '-1' }),
-        changed({ deadline: null }),
-        { ...payment, payload: {} },
-        { ...payment, accepted: { ...payment.accepted, network: 'eip155:1' } },
-      ]
-      for (const each of bad)
-        expect(await identify(h, each)).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
-    },
-  },
-  {
-    name: 'verify() accepts exactly the ceiling, of a wallet that has it, in its time',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      expect(await verify(h, payment)).toMatchObject({ kind: 'valid', balance: RICH })
-      const seconds = BigInt(Math.ceil(h.now() / 1000))
-      const refusals: readonly (readonly [string, Payment])[] = [
-        ['PAYMENT_INVALID', await h.sign(payer, { value: CEILING - 1n })],
-        ['PAYMENT_INVALID', await h.sign(payer, { value: CEILING + 1n })],
-        ['PAYMENT_UNFUNDED', await h.sign(payer, { validBefore: seconds + 4n })],
-        ['PAYMENT_UNFUNDED', await h.sign(payer, { validAfter: seconds + 60n })],
-        ['PAYMENT_INVALID', await h.sign(payer, { validBefore: seconds + 10n ** 6n })],
-        ['PAYMENT_UNFUNDED', await h.sign(await h.payer(CEILING - 1n))],
-      ]
-      for (const [code, each] of refusals) expect(await verify(h, each)).toMatchObject({ kind: 'refused', code })
-    },
-  },
-  {
-    name: 'verify() refuses a nonce that was used or invalidated',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const canceled = await h.sign(payer)
-      await settle(h, payment, CHARGE)
-      await h.cancel(canceled)
-      for (const each of [payment, canceled])
-        expect(await verify(h, each)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
-    },
-  },
-  {
-    name: 'settle() moves the charge once, however often it is asked, and its receipt says so',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const before = await h.balanceOf(h.offer.payTo)
-      const all = await Promise.all(Array.from({ length: 9 }, () => settle(h, payment, CHARGE)))
-      all.push(await settle(h, payment, CHARGE))
-      expect(all[0]).toMatchObject({ kind: 'settled', receipt: { payer, amount: String(CHARGE) } })
-      expect(new Set(all.map((each) => JSON.stringify(each))).size).toBe(1)
-      expect(await h.balanceOf(payer)).toBe(RICH - CHARGE)
-      expect(await h.balanceOf(h.offer.payTo)).toBe(before + CHARGE)
-    },
-  },
-  {
-    name: 'settle() without a charge moves the whole amount, and never more than was signed',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      expect(await settle(h, payment, CEILING + 1n)).toMatchObject({ kind: 'refused' })
-      expect(await settle(h, payment)).toMatchObject({ kind: 'settled', receipt: { amount: String(CEILING) } })
-      expect(await h.balanceOf(payer)).toBe(RICH - CEILING)
-    },
-  },
-  {
-    name: 'a charge of zero is settled without a transaction (contract 1.76)',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      const receipt = { transaction: '', network: h.offer.network, payer, amount: '0' }
-      expect(await settle(h, payment, 0n)).toEqual({ kind: 'settled', receipt })
-      expect(await fate(h, payment, 0n)).toEqual({ kind: 'paid', receipt })
-      expect(await h.balanceOf(payer)).toBe(RICH)
-    },
-  },
-  {
-    name: 'fate() is open, then paid with what was moved, and stays so',
-    async check(subject) {
-      const { h, payer, payment } = await world(subject)
-      expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'open' })
-      const another = await h.sign(payer)
-      await settle(h, another, CHARGE + 1n)
-      expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'open' })
-      const settled = await settle(h, payment, CHARGE)
-      const receipt = settled.kind === 'settled' ? settled.receipt : undefined
-      expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'paid', receipt } as never)
-      await h.mineAt(Math.ceil(h.now() / 1000) + 4_000)
-      expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'paid', receipt } as never)
-    },
-  },
-  {
-    name: 'fate() of what has expired is dead, and settle() of it moves nothing',
-    async check(subject) {
-      const { h, payer } = await world(subject)
-      const end = Math.ceil(h.now() / 1000) + 30
-      const payment = await h.sign(payer, { validBefore: BigInt(end) })
-      await h.mineAt(end + 1)
-      expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'dead' })
-      expect(await settle(h, payment, CHARGE)).toMatchObject({ kind: 'refused' })
-      expect(await h.balanceOf(payer)).toBe(RICH)
-    },
-  },
+  portLaw('terms() name the account that sends, and Permit2 (contract 1.76)', async (h) => {
+    const terms = h.chain.terms(h.now()).find(({ scheme }) => scheme === 'upto')
+    expect(terms?.extra).toMatchObject({
+      facilitatorAddress: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/),
+      assetTransferMethod: 'permit2',
+    })
+  }),
+  law('identify() tells the payer, the owner and nonce under Permit2 as the key, and the end', async (subject) => {
+    const { h, payer } = await world(subject)
+    const payment = await h.sign(payer, { nonce: NONCE, validBefore: 4_102_444_800n })
+    expect(await identify(h, payment)).toEqual({
+      kind: 'known',
+      payer,
+      key: `${h.offer.network}/${PERMIT2}/${payer.toLowerCase()}/${NONCE}`,
+      expiresAt: 4_102_444_800_000,
+    })
+  }),
+  law('identify() refuses a forged signature, and what was signed for somebody else', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const { permit2Authorization: permit, signature } = payment.payload as Record<string, any>
+    const changed = (change: object) => ({
+      ...payment,
+      payload: { signature, permit2Authorization: { ...permit, ...change } },
+    })
+    const bad = [
+      await h.sign(payer, { isForged: true }),
+      await h.sign(payer, { to: STRANGER }),
+      changed({ spender: STRANGER }),
+      changed({ witness: { ...permit.witness, facilitator: STRANGER } }),
+      changed({ permitted: { ...permit.permitted, token: STRANGER } }),
+      changed({ nonce: '-1' }),
+      changed({ deadline: null }),
+      { ...payment, payload: {} },
+      { ...payment, accepted: { ...payment.accepted, network: 'eip155:1' } },
+    ]
+    for (const each of bad) expect(await identify(h, each)).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+  }),
+  law('verify() accepts exactly the ceiling, of a wallet that has it, in its time', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    expect(await verify(h, payment)).toMatchObject({ kind: 'valid', balance: RICH })
+    const seconds = BigInt(Math.ceil(h.now() / 1000))
+    const refusals: readonly (readonly [string, Payment])[] = [
+      ['PAYMENT_INVALID', await h.sign(payer, { value: CEILING - 1n })],
+      ['PAYMENT_INVALID', await h.sign(payer, { value: CEILING + 1n })],
+      ['PAYMENT_UNFUNDED', await h.sign(payer, { validBefore: seconds + 4n })],
+      ['PAYMENT_UNFUNDED', await h.sign(payer, { validAfter: seconds + 60n })],
+      ['PAYMENT_INVALID', await h.sign(payer, { validBefore: seconds + 10n ** 6n })],
+      ['PAYMENT_UNFUNDED', await h.sign(await h.payer(CEILING - 1n))],
+    ]
+    for (const [code, each] of refusals) expect(await verify(h, each)).toMatchObject({ kind: 'refused', code })
+  }),
+  law('verify() refuses a nonce that was used or invalidated', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const canceled = await h.sign(payer)
+    await settle(h, payment, CHARGE)
+    await h.cancel(canceled)
+    for (const each of [payment, canceled])
+      expect(await verify(h, each)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+  }),
+  law('settle() moves the charge once, however often it is asked, and its receipt says so', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const before = await h.balanceOf(h.offer.payTo)
+    const all = await Promise.all(Array.from({ length: 9 }, () => settle(h, payment, CHARGE)))
+    all.push(await settle(h, payment, CHARGE))
+    expect(all[0]).toMatchObject({ kind: 'settled', receipt: { payer, amount: String(CHARGE) } })
+    expect(new Set(all.map((each) => JSON.stringify(each))).size).toBe(1)
+    expect(await h.balanceOf(payer)).toBe(RICH - CHARGE)
+    expect(await h.balanceOf(h.offer.payTo)).toBe(before + CHARGE)
+  }),
+  law('settle() without a charge moves the whole amount, and never more than was signed', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    expect(await settle(h, payment, CEILING + 1n)).toMatchObject({ kind: 'refused' })
+    expect(await settle(h, payment)).toMatchObject({ kind: 'settled', receipt: { amount: String(CEILING) } })
+    expect(await h.balanceOf(payer)).toBe(RICH - CEILING)
+  }),
+  law('a charge of zero is settled without a transaction (contract 1.76)', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    const receipt = { transaction: '', network: h.offer.network, payer, amount: '0' }
+    expect(await settle(h, payment, 0n)).toEqual({ kind: 'settled', receipt })
+    expect(await fate(h, payment, 0n)).toEqual({ kind: 'paid', receipt })
+    expect(await h.balanceOf(payer)).toBe(RICH)
+  }),
+  law('fate() is open, then paid with what was moved, and stays so', async (subject) => {
+    const { h, payer, payment } = await world(subject)
+    expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'open' })
+    const another = await h.sign(payer)
+    await settle(h, another, CHARGE + 1n)
+    expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'open' })
+    const settled = await settle(h, payment, CHARGE)
+    const receipt = settled.kind === 'settled' ? settled.receipt : undefined
+    expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'paid', receipt } as never)
+    await h.mineAt(Math.ceil(h.now() / 1000) + 4_000)
+    expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'paid', receipt } as never)
+  }),
+  law('fate() of what has expired is dead, and settle() of it moves nothing', async (subject) => {
+    const { h, payer } = await world(subject)
+    const end = Math.ceil(h.now() / 1000) + 30
+    const payment = await h.sign(payer, { validBefore: BigInt(end) })
+    await h.mineAt(end + 1)
+    expect(await fate(h, payment, CHARGE)).toEqual({ kind: 'dead' })
+    expect(await settle(h, payment, CHARGE)).toMatchObject({ kind: 'refused' })
+    expect(await h.balanceOf(payer)).toBe(RICH)
+  }),
 ]
 
 // ── test money, and what it must not do ─────────────────────────────────────────────────────────────────────────────
