@@ -34,14 +34,14 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
     ([door, path]) => [`farebox${door.slice(1)}`, join(types, path.replace(/\.ts$/, '.d.ts'))] as const,
   )
   const isPublic = new Set<string>()
-  /** What no door exports is told once, at the first door that names it. */
-  const elsewhere = new Set<string>()
+  /** A declaration is told once, at the first door that exports or names it. */
+  const told = new Map<string, string>()
   for (const [, file] of doors) for (const target of exportsOf(file).values()) isPublic.add(keyOf(target))
 
   const reports = new Map<string, string>()
   for (const [door, file] of doors) {
     const path = fileOf(door)
-    const text = [`# ${door}`, ...reportOf(file)].join('\n\n')
+    const text = [`# ${door}`, ...reportOf(door, file)].join('\n')
     reports.set(path, [...(reports.has(path) ? [reports.get(path)] : []), `${text}\n`].join('\n'))
   }
   return reports
@@ -68,16 +68,20 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
     throw new Error(`${target.file} does not export ${target.name}`)
   }
 
-  function reportOf(file: string): readonly string[] {
+  function reportOf(door: string, file: string): readonly string[] {
     const exported = exportsOf(file)
-    const own = new Set([...exported.values()].map(keyOf))
     const named = new Map<string, Target>()
-    const lines = sorted(exported).map(([name, target]) => described(name, target, named))
+    const lines = sorted(exported).map(([name, target]) => {
+      const first = told.get(keyOf(target))
+      if (first !== undefined && !('from' in target)) return `${name} as ${first}`
+      told.set(keyOf(target), `${target.name} of ${door}`)
+      return described(name, target, named)
+    })
     const hidden: string[] = []
     for (const [key, target] of named) {
       // A map is iterated with what is added meanwhile.
-      if (own.has(key) || isPublic.has(key) || elsewhere.has(key)) continue
-      elsewhere.add(key)
+      if (isPublic.has(key) || told.has(key)) continue
+      told.set(key, `${target.name} of ${door}`)
       hidden.push(described(target.name, target, named))
     }
     return [...lines, ...(hidden.length > 0 ? ['## Named, not exported', ...hidden.sort()] : [])]
@@ -88,7 +92,7 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
     if ('from' in target) return `${name}: ${target.name} of ${target.from}`
     const texts = moduleOf(target.file).declared.get(target.name) ?? []
     for (const text of texts) for (const used of namesIn(text, target.file)) named.set(keyOf(used), used)
-    return (name === target.name ? [] : [`${name} is`]).concat(texts).join('\n')
+    return (name === target.name ? [] : [`${name} is`]).concat(texts.map(filled)).join('\n')
   }
 
   function namesIn(text: string, file: string): readonly Target[] {
@@ -163,6 +167,20 @@ function statementsOf(text: string): readonly string[] {
   return plain
     .split(/\n(?=(?:export|import|declare|type|interface|const|function)\b)/)
     .map((statement) => statement.trim())
+}
+
+/** A declaration in lines of up to 120 columns, broken behind a member where one ends: `type A = { b: C; d: E; }`. */
+function filled(declaration: string): string {
+  const lines: string[] = []
+  let rest = declaration.replace(/\n */g, ' ')
+  while (rest.length > 120) {
+    const within = rest.slice(0, 120)
+    const end = within.lastIndexOf('; ') + 1 || within.lastIndexOf(', ') + 1 || within.lastIndexOf(' ')
+    if (end <= 4) break
+    lines.push(rest.slice(0, end))
+    rest = `    ${rest.slice(end).trimStart()}`
+  }
+  return [...lines, rest].join('\n')
 }
 
 // ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────────
