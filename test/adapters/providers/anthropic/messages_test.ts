@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test'
 import { anthropicMessages } from '../../../../adapters/providers/anthropic/messages.ts'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { PIXEL } from '../../../fakes/images.ts'
 import type { ChatOrder, Fields } from '../../../../core/mod.ts'
 import { testClock } from '../../../kit.ts'
@@ -23,8 +22,9 @@ import {
   streamOf,
   wholeOf,
 } from '../lib/chat_kit.ts'
+import { chatBench, chatSuite } from '../lib/chat_suite.ts'
 import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
-import { calm, KEY, PNG, errorText, type Seen, standIn, until } from '../lib/provider_kit.ts'
+import { calm, KEY, PNG, type Seen, until } from '../lib/provider_kit.ts'
 
 runLaws(
   'anthropicMessages()',
@@ -76,18 +76,6 @@ const ANSWER = eventsOf(
 )
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: `Overloaded, ${KEY}` } }
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Partial<ChatVendorConfig> = {}) {
-  const server = standIn(answer)
-  const { config, ...rest } = chatSetup(server.url, more)
-  return { server, config, ...rest, vendor: anthropicMessages(config) }
-}
-
-/** A stream that the adapter gets from `fetch` itself, cut as the test likes it. */
-const streaming = (response: () => Response, more: Partial<ChatVendorConfig> = {}) => {
-  const { config, ...rest } = chatSetup('https://api.example.com', { fetch: async () => response(), ...more })
-  return { ...rest, vendor: anthropicMessages(config) }
-}
-
 const OWN: ChatOrder = {
   format: 'messages',
   model: 'model-x',
@@ -101,11 +89,41 @@ const OWN: ChatOrder = {
   headers: {},
 }
 
-async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Promise<Seen> {
-  const { server, vendor } = vendorOn(() => Response.json(message()), more)
-  await vendor.ask(order, calm())
-  return server.seen[0] as Seen
-}
+const { vendorOn, streaming, sent } = chatBench({ create: anthropicMessages, reply: message() })
+
+chatSuite('anthropicMessages', {
+  create: anthropicMessages,
+  own: OWN,
+  formats: ['messages', 'chat', 'responses'],
+  reply: message([{ type: 'thinking', thinking: 'hm', signature: 'sig' }, { type: 'unheard_of' }]),
+  stream: ANSWER,
+  deltas: [
+    { role: 'assistant', content: '' },
+    { reasoning_content: 'hm' },
+    { reasoning_signature: 'sig' },
+    { content: 'hé' },
+    { tool_calls: [{ index: 0, id: 'toolu_1', type: 'function', function: { name: 'f', arguments: '' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '1}' } }] },
+    {},
+  ],
+  last: { model: 'model-x', usage: { prompt_tokens: 13, completion_tokens: 5, total_tokens: 18 } },
+  unreadable: [
+    ['no content', () => Response.json({ id: 'msg_1', type: 'message' })],
+    ['null', () => Response.json(null)],
+    ['a page', () => new Response('<html>', { headers: { 'content-type': 'text/html' } })],
+  ],
+  early: {
+    events: eventsOf({ type: 'ping' }, OVERLOADED),
+    why: 'anthropic-messages answered 529 (overloaded_error)',
+  },
+  late: eventsOf(START, ...TEXT, OVERLOADED, { type: 'message_stop' }),
+  refusals: {
+    vectors: 'chat/messages_refusals',
+    request: { stop: ['x'], reasoning_effort: 'low', tools: [{ type: 'function', function: { name: 'f' } }] },
+    headers: { 'retry-after': '17' },
+  },
+})
 
 describe('requests of anthropicMessages()', () => {
   test('an order in its own format as it came, with the upstream id of the model, and the key', async () => {
@@ -196,24 +214,9 @@ describe('requests of anthropicMessages()', () => {
       top_k: 3,
     })
   })
-
-  test('nothing for another format', async () => {
-    const { vendor } = vendorOn(() => Response.json(message()))
-    await expect(vendor.ask({ ...HELLO, format: 'responses' }, calm())).rejects.toThrow(
-      'supports the formats messages and chat, not responses',
-    )
-  })
 })
 
 describe('replies of anthropicMessages()', () => {
-  test('its own format untouched, whole and streamed', async () => {
-    const reply = message([{ type: 'thinking', thinking: 'hm', signature: 'sig' }, { type: 'unheard_of' }])
-    expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
-    expect(
-      await drain(streamOf(await streaming(() => inPieces(ANSWER, 7)).vendor.ask({ ...OWN, stream: true }, calm()))),
-    ).toBe(ANSWER)
-  })
-
   test('chat: text, thoughts, calls and usage, under the upstream id of the model', async () => {
     const content = [
       { type: 'thinking', thinking: 'hm', signature: 'sig' },
@@ -252,30 +255,6 @@ describe('replies of anthropicMessages()', () => {
     })
   })
 
-  test.each([1, 5, 100_000])('a stream in chat that came in pieces of %d bytes', async (size) => {
-    const { vendor } = streaming(() => inPieces(ANSWER, size))
-    const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
-    const chunks = eventsIn(text)
-    const deltas = chunks.flatMap(({ choices }) => choices.map(({ delta }: any) => delta))
-    expect(deltas).toEqual([
-      { role: 'assistant', content: '' },
-      { reasoning_content: 'hm' },
-      { reasoning_signature: 'sig' },
-      { content: 'hé' },
-      { tool_calls: [{ index: 0, id: 'toolu_1', type: 'function', function: { name: 'f', arguments: '' } }] },
-      { tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] },
-      { tool_calls: [{ index: 0, function: { arguments: '1}' } }] },
-      {},
-    ])
-    expect(chunks.at(-2).choices[0].finish_reason).toBe('tool_calls')
-    expect(chunks.at(-1)).toMatchObject({
-      model: 'model-x',
-      choices: [],
-      usage: { prompt_tokens: 13, completion_tokens: 5, total_tokens: 18 },
-    })
-    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
-  })
-
   test('a whole message in place of a stream becomes events in chat; in its own format it is passed on', async () => {
     const { vendor, log } = vendorOn(() => Response.json(message()))
     const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
@@ -286,39 +265,9 @@ describe('replies of anthropicMessages()', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
     expect(await reading(vendor.ask({ ...OWN, stream: true }, calm()), log)).toBe('MODEL_UNAVAILABLE')
   })
-
-  test.each([
-    ['no content', () => Response.json({ id: 'msg_1', type: 'message' })],
-    ['null', () => Response.json(null)],
-    ['a page', () => new Response('<html>', { headers: { 'content-type': 'text/html' } })],
-  ])('%s is MODEL_UNAVAILABLE', async (_, answer) => {
-    const { vendor, log } = vendorOn(answer)
-    for (const order of [HELLO, STREAMED, OWN])
-      expect(await reading(vendor.ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
-  })
 })
 
 describe('a stream of anthropicMessages() in chat that fails', () => {
-  test.each([1, 100_000])('before its first chunk is a refusal, in pieces of %d bytes', async (size) => {
-    const { vendor, log } = streaming(() => inPieces(eventsOf({ type: 'ping' }, OVERLOADED), size))
-    expect(await reading(vendor.ask(STREAMED, calm()), log)).toBe('MODEL_UNAVAILABLE')
-    expect(log.lines.map(({ fields }) => fields.why)).toEqual(['anthropic-messages answered 529 (overloaded_error)'])
-  })
-
-  test('later says so in our words, and ends without [DONE]', async () => {
-    const { vendor } = streaming(() => inPieces(eventsOf(START, ...TEXT, OVERLOADED, { type: 'message_stop' })))
-    const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
-    expect(eventsIn(text).at(-1)).toEqual({
-      error: {
-        message: 'The model is temporarily unavailable. Nothing was charged.',
-        type: 'upstream_error',
-        param: null,
-        code: 'MODEL_UNAVAILABLE',
-      },
-    })
-    expect([text.includes('[DONE]'), text.includes(KEY)]).toEqual([false, false])
-  })
-
   test.each([
     ['before it stopped', eventsOf(START, ...TEXT), true],
     ['without its very last event', eventsOf(START, ...TEXT, STOPPED), false],
@@ -384,90 +333,6 @@ describe('a refusal of anthropicMessages()', () => {
     error: { type, message: `${text} (${SECRET})` },
     request_id: 'req_1',
   })
-  test.each([
-    ['a wrong key', 401, e('authentication_error'), 'PROVIDER_CONFIG_ERROR !'],
-    ['a key without rights', 403, e('permission_error'), 'PROVIDER_CONFIG_ERROR !'],
-    ['an unpaid bill', 402, e('billing_error'), 'PROVIDER_CONFIG_ERROR !'],
-    [
-      'an empty account',
-      400,
-      e('invalid_request_error', 'Your credit balance is too low to access the Anthropic API'),
-      'PROVIDER_CONFIG_ERROR !',
-    ],
-    ['a model that is gone', 404, e('not_found_error'), 'PROVIDER_CONFIG_ERROR !'],
-    ['a rate limit', 429, e('rate_limit_error'), 'RATE_LIMITED 17'],
-    ['too large a request', 413, e('request_too_large'), 'TOO_LARGE'],
-    ['an internal error', 500, e('api_error'), 'MODEL_UNAVAILABLE'],
-    ['a timeout behind it', 504, e('timeout_error'), 'UPSTREAM_TIMEOUT'],
-    ['an overload', 529, e('overloaded_error'), 'MODEL_UNAVAILABLE'],
-    [
-      'the context',
-      400,
-      e('invalid_request_error', 'prompt is too long: 208310 tokens > 200000 maximum'),
-      'CONTEXT_LENGTH_EXCEEDED messages',
-    ],
-    [
-      'the context with the cap',
-      400,
-      e('invalid_request_error', 'input length and `max_tokens` exceed context limit: 198000 + 20000 > 200000'),
-      'CONTEXT_LENGTH_EXCEEDED messages',
-    ],
-    [
-      'the safety system',
-      400,
-      e('invalid_request_error', 'Output blocked by content filtering policy'),
-      'CONTENT_POLICY',
-    ],
-    [
-      'an image',
-      400,
-      e('invalid_request_error', 'messages.0.content.1.image.source.base64: image exceeds 5 MB maximum'),
-      'INVALID_IMAGE',
-    ],
-    [
-      'a block',
-      400,
-      e('invalid_request_error', 'messages.3.content.0: text content blocks must be non-empty'),
-      'INVALID_PARAMETER messages',
-    ],
-    [
-      'the cap',
-      400,
-      e('invalid_request_error', 'max_tokens: 200000 > 64000, which is the maximum allowed'),
-      'INVALID_PARAMETER max_tokens',
-    ],
-    [
-      'a stop',
-      400,
-      e('invalid_request_error', 'stop_sequences: each stop sequence must contain non-whitespace'),
-      'INVALID_PARAMETER stop',
-    ],
-    [
-      'an effort',
-      400,
-      e('invalid_request_error', 'output_config.effort: Input should be low'),
-      'INVALID_PARAMETER reasoning_effort',
-    ],
-    [
-      'a tool',
-      400,
-      e('invalid_request_error', 'tools.0.custom.input_schema: JSON schema is invalid'),
-      'INVALID_PARAMETER tools.0',
-    ],
-  ])('%s', async (_, status, body, expected) => {
-    const tools = [{ type: 'function', function: { name: 'f' } }]
-    for (const order of [
-      ordered({ stop: ['x'], reasoning_effort: 'low', tools }),
-      ordered({ stop: ['x'], reasoning_effort: 'low', tools }, STREAMED),
-    ]) {
-      const { vendor, log } = vendorOn(() => Response.json(body, { status, headers: { 'retry-after': '17' } }))
-      const work = vendor.ask(order, calm())
-      expect(await reading(work, log)).toBe(expected)
-      const words = await errorText(work, log)
-      expect([words.includes(KEY), words.includes('org-9f8e7d')]).toEqual([false, false])
-    }
-  })
-
   test('of an order in its own format names the path as the caller wrote it', async () => {
     const { vendor, log } = vendorOn(() =>
       Response.json(e('invalid_request_error', 'messages.0.content: bad'), { status: 400 }),

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'bun:test'
-import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import { makerOf, protocolsOf } from '../lib/protocols.ts'
 import { openai } from '../../../../adapters/providers/openai/maker.ts'
 import { openaiResponses } from '../../../../adapters/providers/openai/responses.ts'
@@ -20,8 +19,9 @@ import {
   streamOf,
   wholeOf,
 } from '../lib/chat_kit.ts'
+import { chatBench, chatSuite } from '../lib/chat_suite.ts'
 import { ERROR_FORMATS, eventsOf, inPieces, lawful } from '../lib/chat_stand_in.ts'
-import { calm, KEY, errorText, type Seen, standIn } from '../lib/provider_kit.ts'
+import { calm, KEY, errorText, standIn } from '../lib/provider_kit.ts'
 
 const errorFormatOf = (path: string) =>
   path.endsWith('/chat/completions') ? ERROR_FORMATS.chat : ERROR_FORMATS.responses
@@ -93,17 +93,6 @@ const failed = (code: string): Fields => ({
   response: response([], { status: 'failed', error: { code, message: `no, ${KEY}` } }),
 })
 
-function vendorOn(answer: Parameters<typeof standIn>[0], more: Partial<ChatVendorConfig> = {}) {
-  const server = standIn(answer)
-  const { config, ...rest } = chatSetup(`${server.url}/v1`, more)
-  return { server, config, ...rest, vendor: openaiResponses(config) }
-}
-
-function streaming(response: () => Response) {
-  const { config, ...rest } = chatSetup('https://api.example.com/v1', { fetch: async () => response() })
-  return { ...rest, vendor: openaiResponses(config) }
-}
-
 const OWN: ChatOrder = {
   format: 'responses',
   model: 'model-x',
@@ -112,11 +101,41 @@ const OWN: ChatOrder = {
   headers: {},
 }
 
-async function sent(order: ChatOrder, more: Partial<ChatVendorConfig> = {}): Promise<Seen> {
-  const { server, vendor } = vendorOn(() => Response.json(response()), more)
-  await vendor.ask(order, calm())
-  return server.seen[0] as Seen
-}
+const { vendorOn, streaming, sent } = chatBench({ create: openaiResponses, path: '/v1', reply: response() })
+
+chatSuite('openaiResponses', {
+  create: openaiResponses,
+  path: '/v1',
+  own: OWN,
+  formats: ['responses', 'chat', 'messages'],
+  reply: response([THOUGHT, { type: 'unheard_of' }]),
+  stream: ANSWER,
+  deltas: [
+    { role: 'assistant', content: '' },
+    { reasoning_content: 'hm' },
+    { content: 'hé' },
+    { tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '1}' } }] },
+    {},
+  ],
+  last: { id: 'chatcmpl-1', model: 'model-x', usage: { prompt_tokens: 9, completion_tokens: 5 } },
+  unreadable: [
+    ['no output', () => Response.json({ id: 'resp_1', status: 'completed' })],
+    ['one that is not finished', () => Response.json(response([], { status: 'in_progress' }))],
+    ['null', () => Response.json(null)],
+  ],
+  late: eventsOf(...STARTED, ...EVENTS, failed('server_error')),
+  refusals: {
+    vectors: 'chat/responses_refusals',
+    request: {
+      reasoning_effort: 'low',
+      response_format: { type: 'json_object' },
+      tools: [{ type: 'function', function: { name: 'f' } }],
+    },
+    headers: { 'retry-after': '17' },
+  },
+})
 
 describe('requests of openaiResponses()', () => {
   test('an order in its own format as it came, but nothing to be stored', async () => {
@@ -197,24 +216,9 @@ describe('requests of openaiResponses()', () => {
       service_tier: 'flex',
     })
   })
-
-  test('nothing for another format', async () => {
-    const { vendor } = vendorOn(() => Response.json(response()))
-    await expect(vendor.ask({ ...HELLO, format: 'messages' }, calm())).rejects.toThrow(
-      'supports the formats responses and chat, not messages',
-    )
-  })
 })
 
 describe('replies of openaiResponses()', () => {
-  test('its own format untouched, whole and streamed', async () => {
-    const reply = response([THOUGHT, { type: 'unheard_of' }])
-    expect(wholeOf(await vendorOn(() => Response.json(reply)).vendor.ask(OWN, calm()))).toEqual(reply)
-    expect(
-      await drain(streamOf(await streaming(() => inPieces(ANSWER, 7)).vendor.ask({ ...OWN, stream: true }, calm()))),
-    ).toBe(ANSWER)
-  })
-
   test('a whole response in place of a stream is told as events, in chat too', async () => {
     const { vendor } = vendorOn(() => Response.json(response()))
     const types = [
@@ -267,39 +271,6 @@ describe('replies of openaiResponses()', () => {
     )
     expect(wholeOf(await cut.vendor.ask(HELLO, calm())).choices[0].finish_reason).toBe('length')
   })
-
-  test.each([1, 5, 100_000])('a stream in chat that came in pieces of %d bytes', async (size) => {
-    const { vendor } = streaming(() => inPieces(ANSWER, size))
-    const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
-    const chunks = eventsIn(text)
-    expect(chunks.flatMap(({ choices }) => choices.map(({ delta }: any) => delta))).toEqual([
-      { role: 'assistant', content: '' },
-      { reasoning_content: 'hm' },
-      { content: 'hé' },
-      { tool_calls: [{ index: 0, id: 'call_1', type: 'function', function: { name: 'f', arguments: '' } }] },
-      { tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] },
-      { tool_calls: [{ index: 0, function: { arguments: '1}' } }] },
-      {},
-    ])
-    expect(chunks.at(-2).choices[0].finish_reason).toBe('tool_calls')
-    expect(chunks.at(-1)).toMatchObject({
-      id: 'chatcmpl-1',
-      model: 'model-x',
-      choices: [],
-      usage: { prompt_tokens: 9, completion_tokens: 5 },
-    })
-    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
-  })
-
-  test.each([
-    ['no output', { id: 'resp_1', status: 'completed' }],
-    ['one that is not finished', response([], { status: 'in_progress' })],
-    ['null', null],
-  ])('%s is MODEL_UNAVAILABLE', async (_, body) => {
-    const { vendor, log } = vendorOn(() => Response.json(body))
-    for (const order of [HELLO, STREAMED, OWN])
-      expect(await reading(vendor.ask(order, calm()), log)).toBe('MODEL_UNAVAILABLE')
-  })
 })
 
 /** What a failure reads as, whether it comes as a whole response or among the events. */
@@ -340,70 +311,11 @@ describe('a response of openaiResponses() that failed', () => {
     expect(await reading(vendor.ask(HELLO, calm()), log)).toBe('MODEL_UNAVAILABLE')
   })
 
-  test('later says so in our words, and ends without [DONE]', async () => {
-    const { vendor } = streaming(() => inPieces(eventsOf(...STARTED, ...EVENTS, failed('server_error'))))
-    const text = await drain(streamOf(await vendor.ask(STREAMED, calm())))
-    expect(eventsIn(text).at(-1)).toEqual({
-      error: {
-        message: 'The model is temporarily unavailable. Nothing was charged.',
-        type: 'upstream_error',
-        param: null,
-        code: 'MODEL_UNAVAILABLE',
-      },
-    })
-    expect([text.includes('[DONE]'), text.includes(KEY)]).toEqual([false, false])
-  })
-
   test('a stream that ends before it is completed rejects', async () => {
     for (const events of [[...STARTED, ...EVENTS], STARTED]) {
       const { vendor } = streaming(() => inPieces(eventsOf(...events)))
       const work = vendor.ask(STREAMED, calm()).then((answer) => drain(streamOf(answer)))
       expect((await apiErrorOf(work)).code).toBe('MODEL_UNAVAILABLE')
-    }
-  })
-})
-
-describe('a refusal of openaiResponses()', () => {
-  const e = (error: Fields) => ({ error: { message: `no (${KEY})`, type: 'invalid_request_error', ...error } })
-  test.each([
-    ['a wrong key', 401, e({ code: 'invalid_api_key' }), 'PROVIDER_CONFIG_ERROR !'],
-    ['a rate limit', 429, e({ code: 'rate_limit_exceeded' }), 'RATE_LIMITED 17'],
-    ['the context', 400, e({ code: 'context_length_exceeded', param: 'input' }), 'CONTEXT_LENGTH_EXCEEDED messages'],
-    ['an image', 400, e({ code: 'invalid_image_format' }), 'INVALID_IMAGE'],
-    ['a turn', 400, e({ param: 'input[1].content' }), 'INVALID_PARAMETER messages'],
-    [
-      'the cap',
-      400,
-      e({ code: 'integer_above_max_value', param: 'max_output_tokens' }),
-      'INVALID_PARAMETER max_tokens',
-    ],
-    [
-      'an effort',
-      400,
-      e({ code: 'unsupported_value', param: 'reasoning.effort' }),
-      'INVALID_PARAMETER reasoning_effort',
-    ],
-    ['a format', 400, e({ param: 'text.format.schema' }), 'INVALID_PARAMETER response_format'],
-    ['a tool', 400, e({ param: 'tools[0].parameters' }), 'INVALID_PARAMETER tools[0]'],
-    ['what only we sent', 400, e({ param: 'store' }), 'PROVIDER_CONFIG_ERROR !'],
-    [
-      "a policy, as xAI's 403",
-      403,
-      { code: 'x', error: 'Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO' },
-      'CONTENT_POLICY',
-    ],
-    ['an outage', 503, e({}), 'MODEL_UNAVAILABLE'],
-  ])('%s', async (_, status, body, expected) => {
-    const request = {
-      reasoning_effort: 'low',
-      response_format: { type: 'json_object' },
-      tools: [{ type: 'function', function: { name: 'f' } }],
-    }
-    for (const order of [ordered(request), ordered(request, STREAMED)]) {
-      const { vendor, log } = vendorOn(() => Response.json(body, { status, headers: { 'retry-after': '17' } }))
-      const work = vendor.ask(order, calm())
-      expect(await reading(work, log)).toBe(expected)
-      expect((await errorText(work, log)).includes(KEY)).toBe(false)
     }
   })
 })
