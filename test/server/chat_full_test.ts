@@ -2,14 +2,14 @@
  * Who converses on a started gateway: the echo model without any key, a maker's service with one, and whom the operator
  * lets in.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { beforeAll, describe, expect, test } from 'bun:test'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { ECHO_LABEL } from '../../adapters/providers/demo/chat.ts'
-import { parseConfig } from '../../server/config/mod.ts'
-import { type Running, start } from '../../server/main.ts'
+import { quietLog, startedGateways } from './started_gateway.ts'
+import type { Running } from '../../server/main.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Hello' }]
 const CHAT = '/api/v1/chat/completions'
@@ -17,30 +17,13 @@ const GENERATE = '/api/v1beta/models/farebox%2Fecho:generateContent'
 const CONTENTS = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] }
 
 const warnings: string[] = []
-const log = {
-  info: () => {},
-  warn: (message: string) => void warnings.push(message),
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
-const started: Running[] = []
+const log = quietLog({ warn: (message) => void warnings.push(message) })
+const { startWith } = startedGateways(log)
 let plain: Running
 
 beforeAll(async () => {
   plain = await startWith()
 })
-afterAll(async () => {
-  for (const running of started.toReversed()) await running.stop()
-})
-
-async function startWith(env: Readonly<Record<string, string>> = {}, toml = ''): Promise<Running> {
-  const read = parseConfig(toml, { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  const running = await start(read.config, log)
-  started.push(running)
-  return running
-}
 
 const post = (body: unknown): RequestInit => ({
   method: 'POST',

@@ -7,8 +7,8 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { parseConfig } from '../../server/config/mod.ts'
-import { type Running, start } from '../../server/main.ts'
+import { quietLog, startedGateways } from './started_gateway.ts'
+import type { Running } from '../../server/main.ts'
 
 const SEARCH = '/api/v1/search'
 const BITCOIN = '/api/v1/crypto/price/BTC-USD'
@@ -20,14 +20,11 @@ const TOKEN = 'the-operators-own-token'
 
 const warnings: string[] = []
 const alerts: string[] = []
-const log = {
-  info: () => {},
-  warn: (message: string) => void warnings.push(message),
-  alert: (message: string) => void alerts.push(message),
-  access: () => {},
-  flush: () => {},
-}
-const started: Running[] = []
+const log = quietLog({
+  warn: (message) => void warnings.push(message),
+  alert: (message) => void alerts.push(message),
+})
+const { startWith } = startedGateways(log)
 let plain: Running
 let upstream: Upstream
 
@@ -35,18 +32,7 @@ beforeAll(async () => {
   upstream = standIn()
   plain = await startWith()
 })
-afterAll(async () => {
-  for (const running of started.toReversed()) await running.stop()
-  await upstream.stop()
-})
-
-async function startWith(env: Readonly<Record<string, string>> = {}, toml = ''): Promise<Running> {
-  const read = parseConfig(toml, { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  const running = await start(read.config, log)
-  started.push(running)
-  return running
-}
+afterAll(() => upstream.stop())
 
 type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
 

@@ -8,7 +8,7 @@ import { CLIP_BYTES } from '../fakes/videos.ts'
 import { type VideoRow, videoRows } from '../../core/mod.ts'
 import { isSignedQuery } from '../../core/lib/ids.ts'
 import { parseConfig } from '../../server/config/mod.ts'
-import { type Running, start } from '../../server/main.ts'
+import type { Running } from '../../server/main.ts'
 import type { Timed } from '../../server/metrics.ts'
 import { vendorsOf } from '../../server/wiring/vendors.ts'
 import {
@@ -20,20 +20,18 @@ import {
   payerAt,
   signOffer,
 } from './clients/payer.ts'
+import { quietLog, startedGateways } from './started_gateway.ts'
 
 const GENERATIONS = '/api/v1/videos/generations'
 const FOX = { prompt: 'a red fox runs through the snow', duration_seconds: 1, resolution: '480p' }
 
 const warnings: string[] = []
 const alerts: string[] = []
-const log = {
-  info: () => {},
-  warn: (message: string) => void warnings.push(message),
-  alert: (message: string) => void alerts.push(message),
-  access: () => {},
-  flush: () => {},
-}
-const started: Running[] = []
+const log = quietLog({
+  warn: (message) => void warnings.push(message),
+  alert: (message) => void alerts.push(message),
+})
+const { startWith } = startedGateways(log)
 let plain: Running
 let payer: Payer
 let studio: Studio
@@ -43,18 +41,7 @@ beforeAll(async () => {
   plain = await startWith()
   payer = await payerAt(plain.url)
 })
-afterAll(async () => {
-  for (const running of started.toReversed()) await running.stop()
-  await studio.stop()
-})
-
-async function startWith(env: Readonly<Record<string, string>> = {}, toml = ''): Promise<Running> {
-  const read = parseConfig(toml, { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...env })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  const running = await start(read.config, log)
-  started.push(running)
-  return running
-}
+afterAll(() => studio.stop())
 
 type Studio = { readonly url: string; readonly seen: string[]; stop(): Promise<void> }
 

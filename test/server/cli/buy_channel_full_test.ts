@@ -1,36 +1,21 @@
 /** `farebox buy --channel` against a started gateway: a process of its own, the public client inside. */
-import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { beforeAll, expect, test } from 'bun:test'
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { createPublicClient, type Hex, http } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
+import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from '../clients/payer.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-buy-channel-'))
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { scratch, startWith } = startedGateways()
 let running: Running
 let payer: Payer
 
 beforeAll(async () => {
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:' })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith()
   payer = await payerAt(running.url)
-})
-
-afterAll(async () => {
-  await running.stop()
-  rmSync(scratch, { recursive: true, force: true })
 })
 
 type Bought = { readonly code: number; readonly out: string; readonly err: string }

@@ -1,21 +1,13 @@
 /** The buyer's command against a started gateway: a process of its own, the official client inside. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
+import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt, pngSize } from '../clients/payer.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-buy-'))
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { scratch, startWith } = startedGateways()
 let running: Running
 let payer: Payer
 let model: Bun.Server<undefined>
@@ -51,18 +43,11 @@ function openaiServer(): Bun.Server<undefined> {
 
 beforeAll(async () => {
   model = openaiServer()
-  const free = { CHAT_BASE_URL: `${model.url}v1`, CHAT_MODEL: 'thinker,breaker' }
-  const read = parseConfig('', { PORT: '0', DATABASE_URL: 'memory:', OBJECT_STORE: 'memory:', ...free })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith({ CHAT_BASE_URL: `${model.url}v1`, CHAT_MODEL: 'thinker,breaker' })
   payer = await payerAt(running.url)
 })
 
-afterAll(async () => {
-  await running.stop()
-  await model.stop(true)
-  rmSync(scratch, { recursive: true, force: true })
-})
+afterAll(() => model.stop(true))
 
 async function buy(
   args: readonly string[],

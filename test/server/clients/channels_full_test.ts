@@ -1,8 +1,5 @@
 /** The official client of `batch-settlement`, unmodified, against one devnet gateway with real transactions. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'bun:test'
 import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
@@ -12,8 +9,8 @@ import { baseSepolia } from 'viem/chains'
 import { evmChain } from '../../../adapters/chains/evm/mod.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
 import { rpc } from '../../../server/devnet/anvil.ts'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
+import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
 
 const MODEL = 'farebox/echo'
@@ -23,32 +20,14 @@ const COMPLETIONS = '/api/v1/chat/completions'
 /** Calls over one channel. */
 const CALLS = 1_000
 
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-channels-'))
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { onDisk, startWith } = startedGateways()
 let running: Running
 let payer: Payer
 
 beforeAll(async () => {
-  const read = parseConfig('', {
-    PORT: '0',
-    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
-    OBJECT_STORE: `file:${join(scratch, 'media')}`,
-  })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith(onDisk)
   payer = await payerAt(running.url)
 }, 60_000)
-
-afterAll(async () => {
-  await running.stop()
-  rmSync(scratch, { recursive: true, force: true })
-})
 
 const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
 

@@ -8,9 +8,9 @@ import { type FunctionDeclaration, GoogleGenAI, Type } from '@google/genai'
 import { decodePaymentResponseHeader } from '@x402/fetch'
 import OpenAI from 'openai'
 import { ECHO_LABEL } from '../../../adapters/providers/demo/chat.ts'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
 import { door } from '../../kit.ts'
+import { startedGateways } from '../started_gateway.ts'
 import { type Checkout, checkoutAt } from './chat_kit.ts'
 
 const ECHO = 'farebox/echo'
@@ -24,13 +24,7 @@ const CITY = {
   additionalProperties: false,
 }
 
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { startWith } = startedGateways()
 /** An upstream that never answers, and notices who hangs up: what can still be cancelled must be under way. */
 const arrived = door()
 const left = door()
@@ -49,22 +43,11 @@ let running: Running
 let checkout: Checkout
 
 beforeAll(async () => {
-  const read = parseConfig('', {
-    PORT: '0',
-    DATABASE_URL: 'memory:',
-    OBJECT_STORE: 'memory:',
-    OPENAI_API_KEY: 'any',
-    OPENAI_BASE_URL: `${slow.url}v1`,
-  })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith({ OPENAI_API_KEY: 'any', OPENAI_BASE_URL: `${slow.url}v1` })
   checkout = await checkoutAt(running.url)
 })
 
-afterAll(async () => {
-  await running.stop()
-  await slow.stop(true)
-})
+afterAll(() => slow.stop(true))
 
 async function gathered<T>(stream: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = []

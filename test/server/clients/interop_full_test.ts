@@ -1,10 +1,7 @@
 /**
  * Public x402 clients, unmodified, and every bad payment, against one devnet gateway: a real node, real transactions.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'bun:test'
 import { wrapAxiosWithPaymentFromConfig } from '@x402/axios'
 import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
 import { ExactEvmScheme } from '@x402/evm'
@@ -13,9 +10,8 @@ import { ExactSvmScheme } from '@x402/svm'
 import axios from 'axios'
 import { type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
-import { parseConfig } from '../../../server/config/mod.ts'
 import { rpc } from '../../../server/devnet/anvil.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
 import { expectNothingRead, strangerHears } from '../../conformance/public_payment.ts'
 import {
   type Answer,
@@ -28,6 +24,7 @@ import {
   pngSize,
   type Twist,
 } from './payer.ts'
+import { startedGateways } from '../started_gateway.ts'
 
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 /** The smallest picture on the menu, for what is not about pictures. */
@@ -35,31 +32,13 @@ const SMALL = { model: 'vendor-d/image-cv4', prompt: 'a lighthouse at dusk', siz
 const SLOW = { model: 'vendor-e/image-pro', prompt: 'a harbour in the morning', size: '1280x720' }
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-interop-'))
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { onDisk, startWith } = startedGateways()
 let running: Running
 let payer: Payer
 
 beforeAll(async () => {
-  const read = parseConfig('', {
-    PORT: '0',
-    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
-    OBJECT_STORE: `file:${join(scratch, 'media')}`,
-  })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith(onDisk)
   payer = await payerAt(running.url)
-})
-
-afterAll(async () => {
-  await running.stop()
-  rmSync(scratch, { recursive: true, force: true })
 })
 
 /** `fetch` as @x402/fetch makes it, without a single option. */

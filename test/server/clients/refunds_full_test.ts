@@ -1,47 +1,27 @@
 /** The refund call of the official client of `batch-settlement`, unmodified, against one devnet gateway. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'bun:test'
 import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { createPublicClient, type Hex, http } from 'viem'
 import { baseSepolia } from 'viem/chains'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
+import { quietLog, startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-refunds-'))
 const entries: { readonly message: string; readonly fields: unknown }[] = []
-const log = {
-  info: (message: string, fields?: unknown) => void entries.push({ message, fields }),
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { onDisk, startWith } = startedGateways(
+  quietLog({ info: (message, fields) => void entries.push({ message, fields }) }),
+)
 let running: Running
 let payer: Payer
 
 beforeAll(async () => {
-  const read = parseConfig('', {
-    PORT: '0',
-    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
-    OBJECT_STORE: `file:${join(scratch, 'media')}`,
-    OPERATOR_TOKEN: 'token-of-the-operator',
-  })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith({ ...onDisk, OPERATOR_TOKEN: 'token-of-the-operator' })
   payer = await payerAt(running.url)
 }, 60_000)
-
-afterAll(async () => {
-  await running.stop()
-  rmSync(scratch, { recursive: true, force: true })
-})
 
 /** The client with a channel of its own by `salt`. */
 function official(salt: number) {

@@ -1,16 +1,13 @@
 /** The official client of the scheme `upto`, unmodified, against one devnet gateway: a real node, real transactions. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { beforeAll, describe, expect, test } from 'bun:test'
 import { toClientEvmSigner } from '@x402/evm'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { createPublicClient, createWalletClient, erc20Abi, type Hex, http, parseAbi } from 'viem'
 import { baseSepolia } from 'viem/chains'
 import { PERMIT2 } from '../../../adapters/chains/lib/x402_contracts.ts'
-import { parseConfig } from '../../../server/config/mod.ts'
-import { type Running, start } from '../../../server/main.ts'
+import type { Running } from '../../../server/main.ts'
+import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
 
 const MODEL = 'farebox/echo'
@@ -24,34 +21,16 @@ const ERC20 = parseAbi([
   'function allowance(address owner, address spender) view returns (uint256)',
 ])
 
-const scratch = mkdtempSync(join(tmpdir(), 'farebox-upto-'))
-const log = {
-  info: () => {},
-  warn: () => {},
-  alert: (message: string, fields: unknown) => console.error(message, fields),
-  access: () => {},
-  flush: () => {},
-}
+const { onDisk, startWith } = startedGateways()
 let running: Running
 let payer: Payer
 /** What the first test has paid. */
 let first = 0n
 
 beforeAll(async () => {
-  const read = parseConfig('', {
-    PORT: '0',
-    DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
-    OBJECT_STORE: `file:${join(scratch, 'media')}`,
-  })
-  if (!read.ok) throw new Error(read.mistakes.join('\n'))
-  running = await start(read.config, log)
+  running = await startWith(onDisk)
   payer = await payerAt(running.url)
 }, 60_000)
-
-afterAll(async () => {
-  await running.stop()
-  rmSync(scratch, { recursive: true, force: true })
-})
 
 const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
 
