@@ -34,8 +34,8 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
     ([door, path]) => [`farebox${door.slice(1)}`, join(types, path.replace(/\.ts$/, '.d.ts'))] as const,
   )
   const isPublic = new Set<string>()
-  /** A declaration is told once, at the first door that exports or names it. */
-  const told = new Map<string, string>()
+  /** A declaration is printed once, at the first door that exports or names it. */
+  const printed = new Map<string, string>()
   for (const [, file] of doors) for (const target of exportsOf(file).values()) isPublic.add(keyOf(target))
 
   const reports = new Map<string, string>()
@@ -72,16 +72,16 @@ export function apiReports(types: string): ReadonlyMap<string, string> {
     const exported = exportsOf(file)
     const named = new Map<string, Target>()
     const lines = sorted(exported).map(([name, target]) => {
-      const first = told.get(keyOf(target))
+      const first = printed.get(keyOf(target))
       if (first !== undefined && !('from' in target)) return `${name} as ${first}`
-      told.set(keyOf(target), `${target.name} of ${door}`)
+      printed.set(keyOf(target), `${target.name} of ${door}`)
       return described(name, target, named)
     })
     const hidden: string[] = []
     for (const [key, target] of named) {
       // A map is iterated with what is added meanwhile.
-      if (isPublic.has(key) || told.has(key)) continue
-      told.set(key, `${target.name} of ${door}`)
+      if (isPublic.has(key) || printed.has(key)) continue
+      printed.set(key, `${target.name} of ${door}`)
       hidden.push(described(target.name, target, named))
     }
     return [...lines, ...(hidden.length > 0 ? ['## Named, not exported', ...hidden.sort()] : [])]

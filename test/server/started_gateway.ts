@@ -1,4 +1,4 @@
-/** Gateways started in the process of a test file: all stopped, and their directory removed, when its tests have ended. */
+/** Gateways started in the process of a test file: stopped, and their directory removed, when its tests end. */
 import { afterAll } from 'bun:test'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-/** What the adapter of every chat wire promises besides the laws of its port, by its own orders, replies and events. */
+/** What every adapter of a chat format does besides the laws of its port, by its own orders and replies. */
 import { describe, expect, test } from 'bun:test'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import type { ChatOrder, ChatVendor, Fields } from '../../../../core/mod.ts'
@@ -8,7 +8,7 @@ import { inPieces } from './chat_stand_in.ts'
 import { type Answer, calm, errorText, KEY, type Seen, standIn } from './provider_kit.ts'
 
 type Create = (config: ChatVendorConfig) => ChatVendor
-type Wire = {
+type ChatAdapter = {
   readonly create: Create
   /** Behind the host in the base URL. */
   readonly path?: string
@@ -31,7 +31,7 @@ type Wire = {
 }
 
 /** The adapter before a stand-in (`vendorOn`), or before a stream that `fetch` itself cuts (`streaming`). */
-export function chatBench({ create, path = '', reply }: Pick<Wire, 'create' | 'path' | 'reply'>) {
+export function chatBench({ create, path = '', reply }: Pick<ChatAdapter, 'create' | 'path' | 'reply'>) {
   const vendorOn = (answer: Answer, more: Partial<ChatVendorConfig> = {}) => {
     const server = standIn(answer)
     const { config, ...rest } = chatSetup(server.url + path, more)
@@ -52,9 +52,9 @@ export function chatBench({ create, path = '', reply }: Pick<Wire, 'create' | 'p
   return { vendorOn, streaming, sent }
 }
 
-export function chatSuite(name: string, wire: Wire): void {
-  const { vendorOn, streaming } = chatBench(wire)
-  const { own, formats, reply, stream, deltas, last, unreadable = [], early, late, refusals } = wire
+export function chatSuite(name: string, adapter: ChatAdapter): void {
+  const { vendorOn, streaming } = chatBench(adapter)
+  const { own, formats, reply, stream, deltas, last, unreadable = [], early, late, refusals } = adapter
 
   describe(`requests of ${name}()`, () =>
     test('nothing for another format', async () => {
