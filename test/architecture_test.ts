@@ -207,6 +207,12 @@ describe('the layout of core, type imports included', () => {
     expect(strangers(paths)).toEqual([]))
 })
 
+test('files of core, adapters and server import one another in no circle, by types and dynamic imports either', () => {
+  const graph = graphOf(paths.filter((path) => /^(core|adapters|server)\//.test(path)))
+  expect([...graph.keys()].some((path) => path.endsWith('.tsx'))).toBe(true)
+  expect(circles(graph)).toEqual([])
+})
+
 test('a folder of source holds at most twenty files', () => {
   expect(loaded(paths.filter((path) => /^(core|adapters|server)\//.test(path)))).toEqual([])
 })
@@ -269,11 +275,11 @@ describe('the laws of layout fail', () => {
     expect(loaded(files('core/lib', 21))).toEqual(['core/lib holds 21 files'])
   })
 
-  test('for an import of types as for any other', () => {
-    expect(specifiers("import type { Call } from './storage.ts'\nexport type * from './chain.ts'\n")).toEqual([
-      './storage.ts',
-      './chain.ts',
-    ])
+  test('for an import of types, and for one at run time, as for any other', () => {
+    const text = "import type { Call } from './storage.ts'\nexport type * from './chain.ts'\n"
+    expect(specifiers(text)).toEqual(['./storage.ts', './chain.ts'])
+    expect(specifiers("const { run } = await import('./graph.ts')\n")).toEqual(['./graph.ts'])
+    expect(specifiers("type Chain = typeof import(\n  './graph.ts'\n)\n")).toEqual(['./graph.ts'])
   })
 })
 

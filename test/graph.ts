@@ -1,6 +1,7 @@
 /**
  * The import graph as data, and the rules of layout as pure functions over it: which tier may import which, no circles,
- * no crowded folders. `bun test/graph.ts` prints the folders of core and their arrows.
+ * no crowded folders. `bun test/graph.ts` prints the folders of core and their arrows, and the circles of every room,
+ * pages included.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -52,7 +53,7 @@ const INDEXES = ['adapters/providers']
 
 export function specifiers(text: string): string[] {
   const statements = text.matchAll(
-    /^(?:import|export)\b[^'`;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm,
+    /^(?:import|export)\b[^'`;]*?\bfrom '([^']+)'|^import '([^']+)'|\bimport\(\s*'([^']+)'\s*\)/gm,
   )
   return [...statements].map(([, from, bare, dynamic]) => from ?? bare ?? dynamic ?? '')
 }
@@ -192,4 +193,13 @@ function printed(paths: readonly string[]): string {
   ].join('\n')
 }
 
-if (import.meta.main) process.stdout.write(`${printed(pathsIn(['core']))}\n`)
+function printedCircles(): string {
+  const graph = graphOf(pathsIn(['core', 'adapters', 'server']))
+  const found = circles(graph)
+  return [
+    ...found.map((members) => `circle: ${members.join(' ')}`),
+    `core, adapters and server: ${graph.size} files, ${found.length} circles of files`,
+  ].join('\n')
+}
+
+if (import.meta.main) process.stdout.write(`${printed(pathsIn(['core']))}\n${printedCircles()}\n`)

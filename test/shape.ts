@@ -1,7 +1,8 @@
 /**
  * The shape of the sources in numbers: functions by length, members of the widest types, circles of imports, and how
  * often the settings of the configuration are spelled. `bun test/shape.ts` prints them; `--longest=40` lists more
- * functions.
+ * functions. `bun test/shape.ts server adapters/http` lists the functions of these folders above 100 lines, `--above=60`
+ * those above 60.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -101,7 +102,19 @@ function printed(longest: number): string {
   return rows.join('\n')
 }
 
+function listed(folders: readonly string[], above: number): string {
+  const files = folders.flatMap((folder) => pathsIn([folder])).filter((path) => /\.tsx?$/.test(path))
+  const count = files.reduce((sum, path) => sum + readFileSync(join(ROOT, path), 'utf8').split('\n').length - 1, 0)
+  const longer = functionsIn(folders).filter((each) => each.lines > above)
+  return [
+    ...longer.map((each) => `${each.lines} ${each.name} (${each.path}:${each.line})`),
+    `${longer.length} functions above ${above} lines; ${files.length} files of ${count} lines`,
+  ].join('\n')
+}
+
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { longest: { type: 'string', default: '12' } } })
-  process.stdout.write(`${printed(Number(values.longest))}\n`)
+  const options = { longest: { type: 'string', default: '12' }, above: { type: 'string', default: '100' } } as const
+  const { values, positionals } = parseArgs({ options, allowPositionals: true })
+  const text = positionals.length > 0 ? listed(positionals, Number(values.above)) : printed(Number(values.longest))
+  process.stdout.write(`${text}\n`)
 }

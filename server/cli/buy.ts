@@ -10,7 +10,7 @@ import { buyMusic, buySpeech } from './buy/audio.ts'
 import { buyChat } from './buy/chat.ts'
 import { buyImages } from './buy/images.ts'
 import { buyVideo } from './buy/video.ts'
-import { atomic, gatewayUrl } from './buy/wallet.ts'
+import { atomic, gatewayUrl } from './buy/gateway.ts'
 
 const HELP = `Buys one call from a gateway and pays for it, with the unmodified @x402/fetch client.
 

@@ -4,7 +4,8 @@ import { usdc } from '../../core/mod.ts'
 import { type Caps, inUsdc, reserve } from '../buyer/budget.ts'
 import type { Journal, Reservation } from '../buyer/journal.ts'
 import { signatureOf } from '../buyer/signed_payment.ts'
-import { BuyError, type Offer, type openWallet } from '../cli/buy/wallet.ts'
+import { BuyError, type Offer } from '../cli/buy/gateway.ts'
+import type { openWallet } from '../cli/buy/wallet.ts'
 
 /** Answers a 402; see `openWallet`. */
 export type Wallet = Awaited<ReturnType<typeof openWallet>>

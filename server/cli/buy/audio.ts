@@ -1,14 +1,7 @@
 /** Buys speech or a piece of music, and saves it. */
 import { checkOutput, collectJob, download } from './job.ts'
-import {
-  createPaymentClient,
-  errorFrom,
-  fetchGateway,
-  paidLine,
-  postJson,
-  type PurchaseOptions,
-  readQuote,
-} from './wallet.ts'
+import { errorFrom, fetchGateway, paidLine, postJson, type PurchaseOptions, readQuote } from './gateway.ts'
+import { createPaymentClient } from './wallet.ts'
 
 type AudioOptions = PurchaseOptions & { readonly out: string | undefined }
 type SpeechOptions = AudioOptions & { readonly voice: string | undefined; readonly format: string | undefined }

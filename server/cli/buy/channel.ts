@@ -9,6 +9,7 @@ import {
   BUY_COMMAND,
   BuyError,
   CHANNEL_SCHEME,
+  type ChannelOptions,
   fetchGateway,
   findWallet,
   type Offer,
@@ -16,7 +17,7 @@ import {
   usd,
   type Wallet,
   type WalletOptions,
-} from './wallet.ts'
+} from './gateway.ts'
 
 /** In base units. */
 type Balance = { readonly deposited: bigint; readonly charged: bigint }
@@ -117,9 +118,6 @@ export type ChannelWalletOptions = WalletOptions & {
   readonly origin: string
   readonly channel: ChannelOptions & { readonly maxDeposit: bigint | undefined }
 }
-
-/** `deposit` in base units, as asked for; `directory` has the channels' files. */
-export type ChannelOptions = { readonly deposit: bigint | undefined; readonly directory: string }
 
 /** The public client clamps deposits to a multiple of the highest price; ours has a limit of its own. */
 const NO_CLAMP = 1_000_000_000

@@ -1,14 +1,7 @@
 /** Buys a chat answer: prints it as it streams, then its token usage and the payment. */
 import { eventSplitter } from '../../../core/lib/mod.ts'
-import {
-  BuyError,
-  createPaymentClient,
-  errorFrom,
-  fetchGateway,
-  postJson,
-  type PurchaseOptions,
-  readQuote,
-} from './wallet.ts'
+import { BuyError, errorFrom, fetchGateway, postJson, type PurchaseOptions, readQuote } from './gateway.ts'
+import { createPaymentClient } from './wallet.ts'
 
 /** Billing modes of chat models. The model list has image and video models too. */
 const CHAT_MODES: readonly string[] = ['paid', 'flat', 'free']

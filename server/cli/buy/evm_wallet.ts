@@ -3,7 +3,7 @@ import { createPublicClient, erc20Abi, http, parseAbi, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { optional } from '../../../core/lib/mod.ts'
 import { MARGIN_S } from '../../buyer/journal.ts'
-import { BUY_COMMAND, type Wallet, type WalletOptions } from './wallet.ts'
+import { BUY_COMMAND, type Wallet, type WalletOptions } from './gateway.ts'
 
 const AUTHORIZATION_STATE = parseAbi(['function authorizationState(address, bytes32) view returns (bool)'])
 

@@ -1,16 +1,8 @@
 /** Buys images: polls the job if the gateway starts one, and saves the images. */
 import { checkOutput, download, type Payment } from './job.ts'
 import { cheapestImageModel } from './models.ts'
-import {
-  createPaymentClient,
-  errorFrom,
-  fetchGateway,
-  paidLine,
-  type Pay,
-  postJson,
-  type PurchaseOptions,
-  readQuote,
-} from './wallet.ts'
+import { errorFrom, fetchGateway, paidLine, postJson, type PurchaseOptions, readQuote } from './gateway.ts'
+import { createPaymentClient, type Pay } from './wallet.ts'
 
 const POLL_MS = 2_000
 /** An authorization is valid for 600 seconds (contract 5.29); after that the job can no longer be paid for. */

@@ -1,7 +1,8 @@
 /** Polls a job until its result is paid for, and saves downloaded results. */
 import { access, constants, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { BuyError, errorFrom, type PaymentClient } from './wallet.ts'
+import { BuyError, errorFrom } from './gateway.ts'
+import type { PaymentClient } from './wallet.ts'
 
 const POLL_MS = 3_000
 /** The gateway fails a job after one hour and does not charge for it (contract 12.51). */

@@ -1,5 +1,5 @@
 /** The cheapest model of a gateway for an order that names none. */
-import { BuyError, fetchGateway } from './wallet.ts'
+import { BuyError, fetchGateway } from './gateway.ts'
 
 type ImageModel = {
   readonly id: string

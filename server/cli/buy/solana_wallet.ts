@@ -1,7 +1,7 @@
 /** A wallet of Solana. Loaded when there is something to sign. */
 import { address, createKeyPairSignerFromBytes, createSolanaRpc, getBase58Encoder } from '@solana/kit'
 import { optional } from '../../../core/lib/mod.ts'
-import { BUY_COMMAND, type Wallet, type WalletOptions } from './wallet.ts'
+import { BUY_COMMAND, type Wallet, type WalletOptions } from './gateway.ts'
 
 export async function solanaWallet(key: string, { rpcUrl, offer: { asset } }: WalletOptions): Promise<Wallet> {
   const { ExactSvmScheme } = await optional('@x402/svm', BUY_COMMAND, () => import('@x402/svm'))

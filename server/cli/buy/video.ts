@@ -1,7 +1,8 @@
 /** Buys a video: submits the job, prints its progress, and saves the file once it is paid for. */
 import { checkOutput, collectJob, download } from './job.ts'
 import { cheapestVideoModel } from './models.ts'
-import { createPaymentClient, fetchGateway, paidLine, postJson, type PurchaseOptions, readQuote } from './wallet.ts'
+import { fetchGateway, paidLine, postJson, type PurchaseOptions, readQuote } from './gateway.ts'
+import { createPaymentClient } from './wallet.ts'
 
 type VideoOptions = PurchaseOptions & {
   readonly seconds: number | undefined
