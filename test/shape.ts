@@ -1,8 +1,8 @@
 /**
  * The shape of the sources in numbers: functions by length, members of the widest types, circles of imports, and how
  * often the settings of the configuration are spelled. `bun test/shape.ts` prints them; `--longest=40` lists more
- * functions. `bun test/shape.ts server adapters/http` lists the functions of these folders above 100 lines, `--above=60`
- * those above 60.
+ * functions. `bun test/shape.ts server adapters/http` lists the functions of these folders above 100 lines,
+ * `--above=60` those above 60.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

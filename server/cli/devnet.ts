@@ -1,6 +1,7 @@
 /** `farebox devnet`: local chains and test money, whatever the configuration says of gateways. */
 import { join } from 'node:path'
 import { DEVNET_DIR } from '../config/file.ts'
+import { DEFAULT_PORT } from '../config/settings.ts'
 import { type Command, overridden, readOptions, UsageError } from './command.ts'
 import { listenOptions } from './start.ts'
 
@@ -14,7 +15,7 @@ Usage: farebox devnet [options]
 
 Options:
   --data DIR     keep all of it in this folder, whatever DATABASE_URL and OBJECT_STORE say (default: ${DEVNET_DIR})
-  --port N       the port to listen on (PORT; default: 4020)
+  --port N       the port to listen on (PORT; default: ${DEFAULT_PORT})
   --host ADDR    the address to listen on (HOST; default: 127.0.0.1)
 
 Examples:

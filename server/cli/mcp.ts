@@ -6,6 +6,7 @@ import { mcpServer } from '../mcp/mod.ts'
 import { journalPath, openJournal } from '../buyer/journal.ts'
 import { payingApi, type Wallet } from '../mcp/paying_api.ts'
 import { type Operations, operationsOf, selectedTools, unknownTool } from '../mcp/tools.ts'
+import { LOCAL_URL } from '../config/settings.ts'
 import { BuyError, type Offer } from './buy/gateway.ts'
 import { openWallet } from './buy/wallet.ts'
 import { type Command, CommandError, readOptions, UsageError } from './command.ts'
@@ -19,7 +20,7 @@ Usage: farebox mcp [--url URL] [--tools WORDS] [--max-per-call USDC] [--max-per-
                    [--spending FILE] [--rpc URL]
 
 Options:
-  --url           URL of the gateway (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --url           URL of the gateway (default: FAREBOX_URL, or ${LOCAL_URL})
   --tools         only these, such as chat,images: names of tools, or their first words (default: all)
   --max-per-call  highest price of one call, in USDC (default: 0.10)
   --max-per-day   most to spend between two midnights UTC, in USDC (default: 1)
@@ -45,7 +46,7 @@ export const command: Command = {
   async run(args, io) {
     const options = { url: text, tools: text, 'max-per-call': text, 'max-per-day': text, spending: text, rpc: text }
     const { values } = readOptions(args, options, 0)
-    const url = (values.url ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
+    const url = (values.url ?? io.env.FAREBOX_URL ?? LOCAL_URL).replace(/\/+$/, '')
     if (!/^https?:\/\//.test(url) || !URL.canParse(url))
       throw new UsageError(`--url must be an http or https URL, got ${JSON.stringify(url)}`)
     const caps = {

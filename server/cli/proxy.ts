@@ -5,6 +5,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { inUsdc } from '../buyer/budget.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
 import { type Money, readWallet, walletPath } from '../buyer/wallet_file.ts'
+import { LOCAL_URL } from '../config/settings.ts'
 import type { Channel } from '../proxy/channels.ts'
 import { listenLocally } from '../proxy/listen.ts'
 import { type PaidCall, proxy, type Signer } from '../proxy/mod.ts'
@@ -27,7 +28,7 @@ Usage: farebox proxy [--to URL] [--port N] [--max-per-call USDC] [--max-per-day 
        farebox proxy env claude|codex|opencode|gemini|openai|anthropic [--port N] [--model ID]
 
 Options:
-  --to               base URL of the seller; /v1/... is appended (default: FAREBOX_URL, or http://127.0.0.1:4020)
+  --to               base URL of the seller; /v1/... is appended (default: FAREBOX_URL, or ${LOCAL_URL})
   --port             port on 127.0.0.1 (default: 8402)
   --max-per-call     highest price of one call, in USDC (default: 0.10)
   --max-per-day      most to spend between two midnights UTC, in USDC (default: 5); every farebox proxy and farebox
@@ -109,7 +110,7 @@ function tokenOf(io: Io, choice: { readonly isNew?: boolean }): string {
 }
 
 async function serve(io: Io, values: Values): Promise<void> {
-  const url = (values.to ?? io.env.FAREBOX_URL ?? 'http://127.0.0.1:4020').replace(/\/+$/, '')
+  const url = (values.to ?? io.env.FAREBOX_URL ?? LOCAL_URL).replace(/\/+$/, '')
   if (!/^https?:\/\//.test(url) || !URL.canParse(url))
     throw new UsageError(`--to must be an http or https URL, got ${JSON.stringify(url)}`)
   if (url.startsWith('http:') && !isLocal(url))

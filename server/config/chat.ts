@@ -1,11 +1,16 @@
 /** Changes to the catalog's chat rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
-import { type ChatRow, chatRows, type Json, overrideChat } from '../../core/mod.ts'
-import { addressOf, protocolOf } from './providers.ts'
+import { type ChatRow, chatRows, overrideChat } from '../../core/mod.ts'
 import { oneOf, setting } from '../../adapters/providers/manifest.ts'
-import { type Environment, Rate } from './settings.ts'
-import type { ChatStyle } from '../../adapters/providers/manifest.ts'
-import { above, ChatProtocolName, chatStyle, keyOf, serving, type ServedCatalog, type VendorTable } from './vendors.ts'
+import { type Environment, Rate, without } from './settings.ts'
+import {
+  type ServedCatalog,
+  type Serving,
+  servingSettings,
+  servingsOf,
+  tablesFor,
+  type VendorTable,
+} from './vendors.ts'
 
 const strict = { additionalProperties: false }
 const Name = Type.String({ minLength: 1, maxLength: 200 })
@@ -58,34 +63,13 @@ export const ChatSetting = Type.Object(
     fallbacks: setting('Ids of models to try in order while this one is unavailable. None may cost more.', Names),
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
     redirect: setting('The id of the model that serves requests instead.', Name),
-    protocol: setting('The protocol of this model, if it is not its vendor’s.', ChatProtocolName),
-    ...serving,
-    style: chatStyle,
-    timeout_seconds: setting(
-      'Longest wait for a whole answer, or for the first event of a stream, in seconds.',
-      serving.timeout_seconds,
-      { usual: '120' },
-    ),
+    ...servingSettings.chat,
   },
   strict,
 )
 export type ChatSetting = Static<typeof ChatSetting>
 
-/** How one row is served: a protocol with its settings, and the key from the environment. */
-export type ChatServing = {
-  readonly protocol: string
-  /** By default that of the protocol's maker. */
-  readonly baseUrl: string | undefined
-  readonly key: string | undefined
-  readonly timeoutMs: number
-  readonly style?: ChatStyle
-  readonly parameters: Readonly<Record<string, Json>> | undefined
-  readonly overrides: Readonly<Record<string, Json>> | undefined
-}
-export type ServedChat = ServedCatalog<ChatRow, ChatServing>
-
-/** 120 s: timeout of a whole answer, or of the first bytes of a stream (contract 6.52). */
-const TIMEOUT_S = 120
+export type ServedChat = ServedCatalog<ChatRow, Serving<'chat'>>
 
 type Resolving = { readonly env: Environment; readonly added: readonly ChatSetting[]; readonly mistakes: string[] }
 
@@ -96,92 +80,13 @@ type Resolving = { readonly env: Environment; readonly added: readonly ChatSetti
 export function resolveChat(
   vendors: VendorTable,
   settings: readonly ChatSetting[],
-  { env, added, mistakes }: Resolving,
+  { added, ...reading }: Resolving,
 ): ServedChat {
-  const rows = overrideChat(chatRows, added).rows
-  const overridden = overrideChat(rows, settings.map(overrideOf))
-  mistakes.push(...overridden.mistakes)
-  const tables = new Map(
-    Object.entries(vendors).flatMap(([name, row]) => (row.chat ? [[name, tableOf(name, row, mistakes)] as const] : [])),
+  const { rows, mistakes } = overrideChat(
+    overrideChat(chatRows, added).rows,
+    settings.map((setting) => without(setting, servingSettings.chat)),
   )
-  const own = new Map(settings.map((setting) => [setting.id, servingFields(setting)]))
-  const servings = new Map<string, ChatServing>()
-  for (const row of overridden.rows) {
-    const table = tables.get(row.vendor)
-    const fields = own.get(row.servedBy ?? row.id) ?? {}
-    const merged = above(table, fields)
-    if (!merged.protocol) continue
-    const isNowhere =
-      protocolOf('chat', merged.protocol).isCommon && table?.protocol !== merged.protocol && !merged.base_url
-    if (isNowhere && !row.servedBy)
-      mistakes.push(`chat ${row.id}.base_url: missing; the protocol ${merged.protocol} is served by many servers`)
-    servings.set(row.id, {
-      protocol: merged.protocol,
-      baseUrl: merged.base_url,
-      key: keyOf(merged, { at: fields.key_env ? `chat ${row.id}` : `vendors.${row.vendor}`, env, mistakes }),
-      timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
-      ...(merged.style && { style: merged.style }),
-      parameters: merged.parameters as ChatServing['parameters'],
-      overrides: merged.overrides as ChatServing['overrides'],
-    })
-  }
-  return { rows: overridden.rows, servings }
-}
-
-type Fields = Partial<Pick<ChatSetting, 'protocol' | 'style' | keyof typeof serving>>
-
-/**
- * The chat settings of a vendor's table. By default the address is the maker's; a key of one maker is never sent to
- * another.
- */
-function tableOf(
-  name: string,
-  {
-    chat,
-    base_url,
-    key_env,
-    chat_base_url,
-    chat_timeout_seconds,
-    chat_style,
-    chat_parameters,
-    chat_overrides,
-  }: VendorTable[string],
-  mistakes: string[],
-): Fields {
-  const address = chat_base_url ?? base_url ?? (chat && addressOf(name, 'chat', chat))
-  if (address === 'unknown')
-    mistakes.push(`vendors.${name}.base_url: missing; the protocol ${chat} is served by many servers`)
-  const fields = {
-    protocol: chat,
-    base_url: address === 'own' ? undefined : address,
-    key_env,
-    timeout_seconds: chat_timeout_seconds,
-    style: chat_style,
-    parameters: chat_parameters,
-    overrides: chat_overrides,
-  }
-  return given(fields)
-}
-
-function servingFields(setting: ChatSetting): Fields {
-  const { protocol, base_url, key_env, timeout_seconds, style, parameters, overrides } = setting
-  return given({ protocol, base_url, key_env, timeout_seconds, style, parameters, overrides })
-}
-
-function given(fields: { readonly [Name in keyof Fields]: Fields[Name] | undefined }): Fields {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Fields
-}
-
-function overrideOf(setting: ChatSetting) {
-  const {
-    protocol: _protocol,
-    base_url: _url,
-    key_env: _key,
-    timeout_seconds: _time,
-    style: _style,
-    parameters: _parameters,
-    overrides: _overrides,
-    ...fields
-  } = setting
-  return fields
+  reading.mistakes.push(...mistakes)
+  const tables = tablesFor('chat', vendors, { prefix: 'chat', address: 'base_url' }, reading.mistakes)
+  return { rows, servings: servingsOf('chat', rows, { settings, tables, ...reading }) }
 }

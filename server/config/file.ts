@@ -16,7 +16,7 @@ import { GatewayRow } from './gateways.ts'
 import { RetentionTable } from './retention.ts'
 import { declaredSettings } from './rows.ts'
 import { serviceSettings, serviceVariables } from './services.ts'
-import { defaulted, type Environment, FilePath, filled, nearestName } from './settings.ts'
+import { DEFAULT_PORT, defaulted, type Environment, FilePath, filled, nearestName } from './settings.ts'
 import { ImageSetting, VendorRow } from './vendors.ts'
 import { VideoSetting } from './video.ts'
 
@@ -41,7 +41,7 @@ export const sections = {
   server: {
     port: defaulted(
       'The port that all gateways share. 0 picks a free port.',
-      Type.Integer({ minimum: 0, maximum: 65_535, default: 4020 }),
+      Type.Integer({ minimum: 0, maximum: 65_535, default: DEFAULT_PORT }),
     ),
     host: defaulted(
       'The address to listen on. Use `0.0.0.0` to accept connections from other machines.',

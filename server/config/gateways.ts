@@ -8,59 +8,48 @@ import {
   resolvePaymentMethods,
 } from './payment_methods.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
+import { defaulted, type Named, named } from './settings.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 
-export const GatewayRow = Type.Object(
-  {
-    name: {
-      ...Name,
-      description: 'The name in the ledger, in metrics and in logs. Do not change it while calls are unsettled.',
-    },
-    label: setting('The name of its network in replies.', Name, {
-      usual: '`base`, `base-sepolia`, `solana` or `solana-devnet`, by its network; otherwise the name',
-    }),
-    hosts: setting(
-      'Host names that it answers to, such as `sol.example.com`. The first gateway also answers to all other names.',
-      Type.Array(Type.String({ minLength: 1 })),
-    ),
-    port: setting('A port of its own, in addition to the shared one.', Type.Integer({ minimum: 0, maximum: 65_535 })),
-    public_origin: setting('The origin of its poll and media URLs.', Type.String({ pattern: '^https?://[^/]+$' }), {
-      usual: 'that of the process',
-    }),
-    catalog: setting(
-      'What it sells: `full`, `small` (a few cheap models, for test networks), or a list of model ids.',
-      Type.Union([
-        Type.Literal('full'),
-        Type.Literal('small'),
-        Type.Array(Type.String({ minLength: 1 }), { minItems: 1 }),
-      ]),
-      { usual: '`full`' },
-    ),
-    hidden: setting(
-      'Endpoints to leave out, by name (`voice.call`) or by the part before the dot (`voice`).',
-      Type.Array(Type.String({ minLength: 1 })),
-      { usual: 'none' },
-    ),
-    retired: setting('Answers 404 to every request. Its other settings are then ignored.', Type.Boolean(), {
-      usual: '`false`',
-    }),
-    ...paymentMethodSettings,
+const rowSettings = {
+  name: {
+    ...Name,
+    description: 'The name in the ledger, in metrics and in logs. Do not change it while calls are unsettled.',
   },
-  { additionalProperties: false },
-)
+  label: setting('The name of its network in replies.', Name, {
+    usual: '`base`, `base-sepolia`, `solana` or `solana-devnet`, by its network; otherwise the name',
+  }),
+  hosts: defaulted(
+    'Host names that it answers to, such as `sol.example.com`. The first gateway also answers to all other names.',
+    Type.Array(Type.String({ minLength: 1 }), { default: [], usual: '' }),
+  ),
+  port: setting('A port of its own, in addition to the shared one.', Type.Integer({ minimum: 0, maximum: 65_535 })),
+  public_origin: setting('The origin of its poll and media URLs.', Type.String({ pattern: '^https?://[^/]+$' }), {
+    usual: 'that of the process',
+  }),
+  catalog: defaulted(
+    'What it sells: `full`, `small` (a few cheap models, for test networks), or a list of model ids.',
+    Type.Union(
+      [Type.Literal('full'), Type.Literal('small'), Type.Array(Type.String({ minLength: 1 }), { minItems: 1 })],
+      { default: 'full' },
+    ),
+  ),
+  hidden: defaulted(
+    'Endpoints to leave out, by name (`voice.call`) or by the part before the dot (`voice`).',
+    Type.Array(Type.String({ minLength: 1 }), { default: [], usual: 'none' }),
+  ),
+  retired: defaulted(
+    'Answers 404 to every request. Its other settings are then ignored.',
+    Type.Boolean({ default: false }),
+  ),
+}
+export const GatewayRow = Type.Object({ ...rowSettings, ...paymentMethodSettings }, { additionalProperties: false })
 type Row = Static<typeof GatewayRow>
 
-export type GatewayConfig = {
-  readonly name: string
+export type GatewayConfig = Omit<Named<typeof rowSettings>, 'label'> & {
   readonly label: string
-  readonly hosts: readonly string[]
-  readonly port?: number
-  readonly publicOrigin?: string
-  readonly catalog: 'full' | 'small' | readonly string[]
-  readonly hidden: readonly string[]
-  /** Its payment methods are then not checked. */
-  readonly retired: boolean
+  /** Of a retired gateway they are not checked. */
   readonly paymentMethods: readonly PaymentMethod[]
 }
 
@@ -100,18 +89,10 @@ function taken(
 }
 
 function resolveGateway(row: Row, at: string, reading: Reading): GatewayConfig {
-  const { name, hosts = [], hidden = [], retired = false, catalog = 'full', port, public_origin: publicOrigin } = row
-  const label = row.label ?? labelOf(row.network) ?? name
-  const address = { ...(port !== undefined && { port }), ...(publicOrigin && { publicOrigin }) }
   return {
-    name,
-    label,
-    hosts,
-    ...address,
-    catalog,
-    hidden,
-    retired,
-    paymentMethods: retired ? [] : resolvePaymentMethods(row, at, reading),
+    ...named(rowSettings, row),
+    label: row.label ?? labelOf(row.network) ?? row.name,
+    paymentMethods: row.retired ? [] : resolvePaymentMethods(row, at, reading),
   }
 }
 

@@ -247,7 +247,7 @@ function resolve(file: Settings, env: Environment): ConfigResult {
   const found = fromEnvironment(env, { named, isDevnet, mistakes })
   const vendors = { ...found.vendors, ...named }
   checkVendorNames(file, { vendors, mistakes })
-  const images = resolveImages(vendors, file.images ?? [], env, mistakes)
+  const images = resolveImages(vendors, file.images ?? [], { env, mistakes })
   const chat = resolveChat(vendors, file.chat ?? [], { env, added: found.rows, mistakes })
   const videos = resolveVideos(vendors, file.videos ?? [], { env, mistakes })
   const isShared = storageManifest(database).isShared

@@ -17,7 +17,7 @@ import {
 } from '../../adapters/chains/families.ts'
 import { type ChainFamily, familyOf } from '../../core/ports/mod.ts'
 import { oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
-import { Variable } from './settings.ts'
+import { defaulted, defined, type Named, named, Variable, without } from './settings.ts'
 
 const strict = { additionalProperties: false }
 const Address = Type.String({ pattern: ADDRESS_PATTERN })
@@ -42,7 +42,7 @@ export const FacilitatorRow = Type.Object(
 /** Circle Gateway, or another service with its API. */
 export const BatchedRow = Type.Object(
   {
-    url: setting('The root of the batching service’s API.', Url, { usual: '`https://gateway-api.circle.com`' }),
+    url: defaulted('The root of the batching service’s API.', { ...Url, default: 'https://gateway-api.circle.com' }),
     networks: setting(
       'Networks that are accepted, such as `["eip155:8453"]`.',
       Type.Array(EvmNetwork, { minItems: 1, maxItems: 50 }),
@@ -58,26 +58,26 @@ const Keys = Type.Union([Variable, Type.Array(Variable, { minItems: 1, maxItems:
     'or a list of 1 to 64 such names, in square brackets',
 })
 
-/** The payment settings of a gateway. */
-export const paymentMethodSettings = {
-  network: setting(
-    'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
-    Type.String({ pattern: NETWORK_PATTERN }),
-  ),
-  pay_to: setting('The address that is paid. On Solana, a wallet that already has a USDC account. Required.', Address),
-  asset: setting('The address of the token.', Address, {
-    usual: 'USDC on Base, Base Sepolia, Solana and Solana devnet; required elsewhere',
-  }),
-  asset_name: setting('The token’s EIP-712 name (EVM).', Type.String({ minLength: 1 }), {
-    usual: 'that of USDC on Base and Base Sepolia; required elsewhere',
-  }),
-  asset_version: setting('The token’s EIP-712 version (EVM).', Type.String({ minLength: 1 }), { usual: '`2`' }),
-  rpc_url: setting('The URL of a node of the network. Needed also where facilitators settle.', Url),
-  rpc_url_env: setting('The variable that holds this URL, which often contains a key.', Variable),
+/** The EIP-712 version of USDC. */
+const ASSET_VERSION = '2'
+
+const evmSettings = {
   relayer_key_env: setting(
     'EVM: the variable with the private key that sends settlements and pays their gas, or a list of variables. Each replica uses one key at a time, so give as many as there are replicas and a spare one.',
     Keys,
   ),
+  relayer_floor_wei: setting(
+    'EVM: below this balance, in wei and as text, a key is not used. The higher one of both floors counts.',
+    Type.String({ pattern: '^[0-9]{1,30}$' }),
+    { usual: '`"50000000000000"`' },
+  ),
+  relayer_floor_settlements: setting(
+    'EVM: the same floor as a number of settlements at the current price of gas.',
+    Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+    { usual: '50' },
+  ),
+}
+const solanaSettings = {
   fee_payer_key_env: setting(
     'Solana: the variable with the keypair that pays fees (64 bytes, base58 or a JSON array), or a list of variables. All replicas share the keys; the first one with enough balance is offered, and payments under any of them are accepted.',
     Keys,
@@ -92,21 +92,13 @@ export const paymentMethodSettings = {
     Type.Integer({ minimum: 10_000, maximum: 10_000_000 }),
     { usual: '100000' },
   ),
-  relayer_floor_wei: setting(
-    'EVM: below this balance, in wei and as text, a key is not used. The higher one of both floors counts.',
-    Type.String({ pattern: '^[0-9]{1,30}$' }),
-    { usual: '`"50000000000000"`' },
-  ),
-  relayer_floor_settlements: setting(
-    'EVM: the same floor as a number of settlements at the current price of gas.',
-    Type.Integer({ minimum: 0, maximum: 1_000_000 }),
-    { usual: '50' },
-  ),
   fee_payer_floor_lamports: setting(
     'Solana: below this balance a fee payer is not offered.',
     Type.Integer({ minimum: 0, maximum: 1_000_000_000_000 }),
     { usual: '2000000' },
   ),
+}
+const schemeSettings = {
   schemes: setting(
     'EVM: the schemes that it sells by, preferred first. `upto` charges what was used, through Permit2; the key that made an offer has to settle it, so keep its gas topped up. `batch-settlement` charges what was used by signed vouchers of a channel. See [channels](gateways_and_chains.md#channels).',
     Type.Array(oneOf(...EVM_SCHEMES), {
@@ -116,6 +108,9 @@ export const paymentMethodSettings = {
     }),
     { usual: '`["exact"]`; all on devnet' },
   ),
+}
+/** With the scheme `batch-settlement`. */
+const channelSettings = {
   channel_key_env: setting(
     'EVM: the variable with the private key that signs claims and refunds of channels. It holds no money. Required for `batch-settlement`.',
     Variable,
@@ -150,6 +145,30 @@ export const paymentMethodSettings = {
     Type.Number({ minimum: 0, maximum: 1_000_000 }),
     { usual: '4000; 0 on test networks' },
   ),
+}
+
+/** The payment settings of a gateway. */
+export const paymentMethodSettings = {
+  network: setting(
+    'The network that it is paid on, in CAIP-2: `eip155:<chain id>` or `solana:<genesis hash>`.',
+    Type.String({ pattern: NETWORK_PATTERN }),
+  ),
+  pay_to: setting('The address that is paid. On Solana, a wallet that already has a USDC account. Required.', Address),
+  asset: setting('The address of the token.', Address, {
+    usual: 'USDC on Base, Base Sepolia, Solana and Solana devnet; required elsewhere',
+  }),
+  asset_name: setting('The token’s EIP-712 name (EVM).', Type.String({ minLength: 1 }), {
+    usual: 'that of USDC on Base and Base Sepolia; required elsewhere',
+  }),
+  asset_version: setting('The token’s EIP-712 version (EVM).', Type.String({ minLength: 1 }), {
+    usual: `\`${ASSET_VERSION}\``,
+  }),
+  rpc_url: setting('The URL of a node of the network. Needed also where facilitators settle.', Url),
+  rpc_url_env: setting('The variable that holds this URL, which often contains a key.', Variable),
+  ...evmSettings,
+  ...solanaSettings,
+  ...schemeSettings,
+  ...channelSettings,
   facilitators: setting(
     'Facilitators that verify and settle instead of your own keys; the first that answers is used. See [facilitators](#facilitators).',
     Type.Array(FacilitatorRow, { minItems: 1, maxItems: 5 }),
@@ -171,41 +190,21 @@ export type FacilitatorSetting = {
 type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
 type OnChain = { readonly network: string; readonly asset: string; readonly payTo: string; readonly rpcUrl: string }
 
-type ChannelsRow = {
-  readonly key: string
-  readonly withdrawDelay?: number
-  readonly minDeposit?: number
-  readonly gasPerWallet?: number
-  readonly claimAbove?: number
-  readonly apiKeys?: boolean
-  readonly coinPrice?: number
-}
-
 export type EvmPaymentMethod = OnChain & {
   readonly kind: 'evm'
   readonly domain: { readonly name: string; readonly version: string }
   /** Absent: `exact` only. */
   readonly schemes?: readonly EvmScheme[]
   /** Present with the scheme `batch-settlement`. Amounts are in base units. */
-  readonly channels?: ChannelsRow
+  readonly channels?: Named<typeof channelSettings> & { readonly key: string }
   readonly settles:
-    | {
-        readonly by: 'relayer'
-        readonly keys: readonly string[]
-        readonly floor?: { readonly wei?: string; readonly settlements?: number }
-      }
+    | (Named<typeof evmSettings> & { readonly by: 'relayer'; readonly keys: readonly string[] })
     | Facilitated
 }
 export type SolanaPaymentMethod = OnChain & {
   readonly kind: 'solana'
   readonly settles:
-    | {
-        readonly by: 'fee_payer'
-        readonly keys: readonly string[]
-        readonly maxFeeLamports?: number
-        readonly priorityLamports?: number
-        readonly floorLamports?: number
-      }
+    | (Named<typeof solanaSettings> & { readonly by: 'fee_payer'; readonly keys: readonly string[] })
     | Facilitated
 }
 /** Empty `networks`: all that the service supports. */
@@ -227,8 +226,6 @@ export type WayToPay<Method extends PaymentMethod = PaymentMethod> = Method exte
   ? | `${Method['kind']}/${[Schemes<Method>] extends [never] ? Exclude<Settler<Method>, 'facilitators'> : Schemes<Method>}`
     | `${Method['kind']}/${Settler<Method> & 'facilitators'}`
   : Method['kind']
-
-const CIRCLE_GATEWAY = 'https://gateway-api.circle.com'
 
 /** The name of a network in replies, where it is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined => networkFacts(network)?.label
@@ -253,32 +250,18 @@ export type Reading = { readonly env: Readonly<Record<string, string | undefined
 export function resolvePaymentMethods(row: Settings, at: string, reading: Reading): readonly PaymentMethod[] {
   const { mistakes } = reading
   const plain = plainPaymentMethod(row, at, reading)
-  const batched = row.batched && batchedPaymentMethod(row, at, reading)
+  const batched = row.batched && batchedPaymentMethod(row.batched, payToOf(row, at, { mistakes, family: evmFamily }))
   if (!plain && !batched) mistakes.push(`${at}.network: missing; or set batched, for payments through Circle Gateway`)
   return [...(plain ? [plain] : []), ...(batched ? [batched] : [])]
 }
 
 function plainPaymentMethod(row: Settings, at: string, reading: Reading): PaymentMethod | undefined {
-  const { network } = row
-  const stray = (
-    [
-      'asset',
-      'asset_name',
-      'asset_version',
-      'rpc_url',
-      'rpc_url_env',
-      'relayer_key_env',
-      'fee_payer_key_env',
-      'schemes',
-      ...CHANNEL_SETTINGS,
-      'facilitators',
-    ] as const
-  ).find((name) => row[name] !== undefined)
-  if (!network && stray) reading.mistakes.push(`${at}.${stray}: needs network, which is not set`)
-  if (!network) return undefined
   const { mistakes } = reading
+  const { network } = row
+  const stray = setIn(row, without(paymentMethodSettings, { network, pay_to: true, batched: true }))[0]
+  if (!network && stray) mistakes.push(`${at}.${stray}: needs network, which is not set`)
+  if (!network) return undefined
   const family = familyOf(families, network) ?? evmFamily
-  const isSolana = family === solanaFamily
   const known = networkFacts(network)?.usdc
   const rpcUrl = row.rpc_url ?? secret(row.rpc_url_env, `${at}.rpc_url_env`, reading)
   if (!row.rpc_url && !row.rpc_url_env)
@@ -286,53 +269,68 @@ function plainPaymentMethod(row: Settings, at: string, reading: Reading): Paymen
   const asset = row.asset ?? known?.address
   if (!asset) mistakes.push(`${at}.asset: missing; the USDC address on ${network} is not built in`)
   const shared = { network, asset: asset ?? '', payTo: payToOf(row, at, { mistakes, family }), rpcUrl: rpcUrl ?? '' }
-  const onlyEvm = (['schemes', ...CHANNEL_SETTINGS] as const).find((name) => row[name] !== undefined)
-  if (isSolana && onlyEvm) mistakes.push(`${at}.${onlyEvm}: is for EVM networks`)
-  if (isSolana) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
+  if (family === solanaFamily) return { kind: 'solana', ...shared, settles: settlingOnSolana(row, at, reading) }
   const name = row.asset_name ?? known?.name
   if (!name) mistakes.push(`${at}.asset_name: missing; the token's EIP-712 name on ${network} is not built in`)
   return {
     kind: 'evm',
     ...shared,
-    domain: { name: name ?? '', version: row.asset_version ?? '2' },
+    domain: { name: name ?? '', version: row.asset_version ?? ASSET_VERSION },
     ...schemesOf(row, at, reading),
     settles: settlingOnEvm(row, at, reading),
   }
 }
 
+/** The names of these settings that a row sets. */
+const setIn = (row: Settings, settings: object): readonly string[] =>
+  Object.keys(settings).filter((name) => row[name as keyof Settings] !== undefined)
+
+/** The setting of the other family that says the same. */
+const TWINS: Readonly<Record<string, string>> = {
+  relayer_key_env: 'fee_payer_key_env',
+  relayer_floor_wei: 'fee_payer_floor_lamports',
+  relayer_floor_settlements: 'fee_payer_floor_lamports',
+  fee_payer_key_env: 'relayer_key_env',
+  fee_payer_floor_lamports: 'relayer_floor_wei',
+}
+/** What has no effect where facilitators settle, and why. A key beside them is refused by itself. */
+const FACILITATORS_PAY: Readonly<Record<string, string>> = {
+  relayer_floor_wei: 'facilitators pay the gas',
+  relayer_floor_settlements: 'facilitators pay the gas',
+  fee_payer_floor_lamports: 'facilitators pay the fees',
+  max_fee_lamports: 'has no effect with facilitators, which pay the fees within their own limits',
+  priority_lamports: 'has no effect with facilitators, which pay the fees within their own limits',
+}
+
+/** Mistakes of settings that are for the other family, and of those that facilitators make useless. */
+function misplaced(
+  row: Settings,
+  at: string,
+  { own, others, family, other }: Readonly<Record<'own' | 'others', object> & Record<'family' | 'other', string>>,
+): readonly string[] {
+  const useless = row.facilitators ? setIn(row, own).filter((name) => FACILITATORS_PAY[name] !== undefined) : []
+  return [
+    ...setIn(row, others).map((name) => {
+      const twin = TWINS[name]
+      return `${at}.${name}: is for ${other}${twin === undefined ? '' : `; on ${family} use ${twin}`}`
+    }),
+    ...useless.map((name) => `${at}.${name}: ${FACILITATORS_PAY[name]}`),
+  ]
+}
+
 function schemesOf(row: Settings, at: string, reading: Reading): Pick<EvmPaymentMethod, 'schemes' | 'channels'> {
-  const { schemes, facilitators } = row
+  const { schemes, facilitators, channel_key_env: variable } = row
   const { mistakes } = reading
   if (schemes && facilitators)
     mistakes.push(`${at}.schemes: is for relayer_key_env; facilitators settle by exact, so remove it`)
   const hasChannels = schemes?.includes('batch-settlement') ?? false
-  const stray = CHANNEL_SETTINGS.find((name) => row[name] !== undefined)
+  const [stray] = setIn(row, channelSettings)
   if (stray && !hasChannels) mistakes.push(`${at}.${stray}: needs "batch-settlement" in schemes`)
-  if (hasChannels && !row.channel_key_env)
+  if (hasChannels && !variable)
     mistakes.push(`${at}.channel_key_env: missing; "batch-settlement" in schemes needs the key that signs claims`)
-  const [key] =
-    hasChannels && row.channel_key_env ? keysOf(row.channel_key_env, `${at}.channel_key_env`, relayerKeys(reading)) : []
-  const channels = key !== undefined && {
-    key,
-    ...(row.channel_withdraw_seconds !== undefined && { withdrawDelay: row.channel_withdraw_seconds }),
-    ...(row.channel_min_deposit !== undefined && { minDeposit: row.channel_min_deposit }),
-    ...(row.channel_gas_per_wallet !== undefined && { gasPerWallet: row.channel_gas_per_wallet }),
-    ...(row.channel_claim_above !== undefined && { claimAbove: row.channel_claim_above }),
-    ...(row.keys !== undefined && { apiKeys: row.keys }),
-    ...(row.coin_price !== undefined && { coinPrice: row.coin_price }),
-  }
-  return { ...(schemes && { schemes }), ...(channels && { channels }) }
+  const [key] = hasChannels && variable ? keysOf(variable, `${at}.channel_key_env`, relayerKeys(reading)) : []
+  return defined({ schemes, channels: key === undefined ? undefined : { key, ...named(channelSettings, row) } })
 }
-
-const CHANNEL_SETTINGS = [
-  'channel_key_env',
-  'channel_withdraw_seconds',
-  'channel_min_deposit',
-  'channel_gas_per_wallet',
-  'channel_claim_above',
-  'keys',
-  'coin_price',
-] as const
 
 const relayerKeys = (reading: Reading) => ({
   ...reading,
@@ -341,13 +339,8 @@ const relayerKeys = (reading: Reading) => ({
   spell: (key: string) => key.toLowerCase(),
 })
 
-function batchedPaymentMethod({ batched, ...row }: Settings, at: string, { mistakes }: Reading): BatchedPaymentMethod {
-  return {
-    kind: 'batched',
-    url: (batched?.url ?? CIRCLE_GATEWAY).replace(/\/$/, ''),
-    networks: batched?.networks ?? [],
-    payTo: payToOf(row, at, { mistakes, family: evmFamily }),
-  }
+function batchedPaymentMethod({ url, networks = [] }: Static<typeof BatchedRow>, payTo: string): BatchedPaymentMethod {
+  return { kind: 'batched', url: url.replace(/\/$/, ''), networks, payTo }
 }
 
 function payToOf(
@@ -362,81 +355,34 @@ function payToOf(
   return payTo ?? ''
 }
 
-function settlingOnEvm(
-  {
-    relayer_key_env: named,
-    fee_payer_key_env: stray,
-    max_fee_lamports: lamports,
-    priority_lamports: priority,
-    facilitators,
-    ...floors
-  }: Settings,
-  at: string,
-  reading: Reading,
-): EvmPaymentMethod['settles'] {
+const EVM = 'EVM networks'
+const SOLANA = 'Solana'
+
+function settlingOnEvm(row: Settings, at: string, reading: Reading): EvmPaymentMethod['settles'] {
+  const { relayer_key_env: variables, facilitators } = row
   const { mistakes } = reading
-  const {
-    relayer_floor_wei: wei,
-    relayer_floor_settlements: settlements,
-    fee_payer_floor_lamports: strayFloor,
-  } = floors
-  if (strayFloor !== undefined)
-    mistakes.push(`${at}.fee_payer_floor_lamports: is for Solana; on EVM networks use relayer_floor_wei`)
-  if (facilitators && (wei !== undefined || settlements !== undefined))
-    mistakes.push(`${at}.relayer_floor_${wei === undefined ? 'settlements' : 'wei'}: facilitators pay the gas`)
-  if (stray) mistakes.push(`${at}.fee_payer_key_env: is for Solana; on EVM networks use relayer_key_env`)
-  if (lamports) mistakes.push(`${at}.max_fee_lamports: is for Solana`)
-  if (priority !== undefined) mistakes.push(`${at}.priority_lamports: is for Solana`)
-  if (!named === !facilitators) mistakes.push(`${at}: set either relayer_key_env or facilitators, to settle payments`)
+  mistakes.push(...misplaced(row, at, { own: evmSettings, others: solanaSettings, family: EVM, other: SOLANA }))
+  if (!variables === !facilitators)
+    mistakes.push(`${at}: set either relayer_key_env or facilitators, to settle payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return {
-    by: 'relayer',
-    keys: keysOf(named, `${at}.relayer_key_env`, relayerKeys(reading)),
-    ...((wei !== undefined || settlements !== undefined) && {
-      floor: { ...(wei !== undefined && { wei }), ...(settlements !== undefined && { settlements }) },
-    }),
-  }
+  const keys = keysOf(variables, `${at}.relayer_key_env`, relayerKeys(reading))
+  return { by: 'relayer', keys, ...named(evmSettings, row) }
 }
 
-function settlingOnSolana(
-  {
-    fee_payer_key_env: named,
-    relayer_key_env: stray,
-    max_fee_lamports: maxFeeLamports,
-    priority_lamports: priorityLamports,
-    facilitators,
-    ...floors
-  }: Settings,
-  at: string,
-  reading: Reading,
-): SolanaPaymentMethod['settles'] {
+function settlingOnSolana(row: Settings, at: string, reading: Reading): SolanaPaymentMethod['settles'] {
+  const { fee_payer_key_env: variables, facilitators } = row
   const { mistakes } = reading
-  const { fee_payer_floor_lamports: floorLamports } = floors
-  for (const name of ['relayer_floor_wei', 'relayer_floor_settlements'] as const)
-    if (floors[name] !== undefined)
-      mistakes.push(`${at}.${name}: is for EVM networks; on Solana use fee_payer_floor_lamports`)
-  if (facilitators && floorLamports !== undefined)
-    mistakes.push(`${at}.fee_payer_floor_lamports: facilitators pay the fees`)
-  if (stray) mistakes.push(`${at}.relayer_key_env: is for EVM networks; on Solana use fee_payer_key_env`)
-  if (!named === !facilitators) mistakes.push(`${at}: set either fee_payer_key_env or facilitators, to settle payments`)
-  for (const [name, value] of [
-    ['max_fee_lamports', maxFeeLamports],
-    ['priority_lamports', priorityLamports],
-  ] as const)
-    if (facilitators && value !== undefined)
-      mistakes.push(`${at}.${name}: has no effect with facilitators, which pay the fees within their own limits`)
+  const others = { ...evmSettings, ...schemeSettings, ...channelSettings }
+  mistakes.push(...misplaced(row, at, { own: solanaSettings, others, family: SOLANA, other: EVM }))
+  if (!variables === !facilitators)
+    mistakes.push(`${at}: set either fee_payer_key_env or facilitators, to settle payments`)
   if (facilitators) return facilitated(facilitators, at, reading)
-  return {
-    by: 'fee_payer',
-    keys: keysOf(named, `${at}.fee_payer_key_env`, {
-      ...reading,
-      isKey: isFeePayerKey,
-      form: 'a keypair of 64 bytes, in base58 or as a JSON array',
-    }),
-    ...(maxFeeLamports && { maxFeeLamports }),
-    ...(priorityLamports !== undefined && { priorityLamports }),
-    ...(floorLamports !== undefined && { floorLamports }),
-  }
+  const keys = keysOf(variables, `${at}.fee_payer_key_env`, {
+    ...reading,
+    isKey: isFeePayerKey,
+    form: 'a keypair of 64 bytes, in base58 or as a JSON array',
+  })
+  return { by: 'fee_payer', keys, ...named(solanaSettings, row) }
 }
 
 /** `spell` normalizes a key, so that a key in two variables is detected. */

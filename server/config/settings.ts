@@ -1,6 +1,10 @@
 /** Schemas that several parts of the configuration share. */
-import { type TObject, type TSchema, Type } from '@sinclair/typebox'
+import { type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import { isFields } from '../../core/lib/mod.ts'
+
+/** The port without a setting, and a gateway of this machine that listens there. */
+export const DEFAULT_PORT = 4020
+export const LOCAL_URL = `http://127.0.0.1:${DEFAULT_PORT}`
 
 /** The name of an environment variable. The pattern rejects keys that were pasted in its place. */
 export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
@@ -23,15 +27,61 @@ export function defaulted<Schema extends TSchema>(description: string, schema: S
   return { ...schema, description }
 }
 
-/** A table with the defaults of what it does not say. What is no table is left to the check. */
+/** A table with the defaults of what it does not say, in its lists too. What is no table is left to the check. */
 export function filled({ properties, required = [] }: TObject, given: Readonly<Record<string, unknown>>) {
   const values: Record<string, unknown> = { ...given }
-  for (const name of required) {
-    const schema = properties[name] as TSchema
-    const value = values[name] ?? structuredClone(schema.default)
-    values[name] = schema.properties && isFields(value) ? filled(schema as TObject, value) : value
+  for (const name of new Set([...required, ...Object.keys(values)])) {
+    const schema = properties[name]
+    if (schema) values[name] = filledValue(schema, values[name] ?? structuredClone(schema.default))
+    if (values[name] === undefined) delete values[name]
   }
   return values
+}
+
+function filledValue(schema: TSchema, value: unknown): unknown {
+  const items = schema.items as TSchema | undefined
+  if (schema.properties && isFields(value)) return filled(schema as TObject, value)
+  return items?.properties && Array.isArray(value) ? value.map((item) => filledValue(items, item)) : value
+}
+
+type CamelName<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelName<Rest>>}` : Name
+type Camel<Table> = {
+  readonly [Name in keyof Table as Name extends `${string}_env` ? never : CamelName<Name>]: Readonly<Table[Name]>
+}
+/** Settings as the code has them: `pay_to` is `payTo`. Variables that hold a value (`..._env`) are read elsewhere. */
+export type Named<Schemas extends TProperties> = Camel<Static<TObject<Schemas>>>
+
+/**
+ * The settings of a table that these schemas have, by their names in code, without those that are not set. In the order
+ * of the schemas, so that equal settings are equal as JSON.
+ */
+export function named<Schemas extends TProperties>(
+  schemas: Schemas,
+  table: Partial<Static<TObject<Schemas>>>,
+): Named<Schemas> {
+  const values = table as Readonly<Record<string, unknown>>
+  return Object.fromEntries(
+    Object.keys(schemas)
+      .filter((name) => values[name] !== undefined && !name.endsWith('_env'))
+      .map((name) => [name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase()), values[name]]),
+  ) as Named<Schemas>
+}
+
+/** Members without those that are undefined. */
+export function defined<Each extends object>(
+  members: Each,
+): {
+  readonly [Name in keyof Each as undefined extends Each[Name] ? never : Name]: Each[Name]
+} & { readonly [Name in keyof Each as undefined extends Each[Name] ? Name : never]?: Exclude<Each[Name], undefined> } {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as never
+}
+
+/** The members of a table without those of these names. */
+export function without<Table extends object, Names extends string>(
+  table: Table,
+  names: Readonly<Record<Names, unknown>>,
+): Omit<Table, Names> {
+  return Object.fromEntries(Object.entries(table).filter(([name]) => !Object.hasOwn(names, name))) as Omit<Table, Names>
 }
 
 /** The known name that is closest to a misspelled one; undefined when none is close. */

@@ -1,96 +1,122 @@
 /** The vendors of models, and changes to the catalog's image rows. */
-import { type Static, Type } from '@sinclair/typebox'
-import {
-  chatRows,
-  type ImageOverride,
-  type ImageRow,
-  imageRows,
-  type Json,
-  overrideImages,
-  videoRows,
-} from '../../core/mod.ts'
+import { type Static, type TObject, type TSchema, Type } from '@sinclair/typebox'
+import { chatRows, type ImageRow, imageRows, type Json, overrideImages, videoRows } from '../../core/mod.ts'
 import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
-import { makers, protocolsOf } from './providers.ts'
-import { type Environment, FilePath, nearestName, Rate, Variable } from './settings.ts'
+import { addressOf, makers, protocolOf, protocolsOf } from './providers.ts'
+import {
+  defined,
+  type Environment,
+  FilePath,
+  type Named,
+  named,
+  nearestName,
+  Rate,
+  Variable,
+  without,
+} from './settings.ts'
 
 const strict = { additionalProperties: false }
 
-const Fields = Type.Record(Type.String(), Type.Unknown())
-const Seconds = Type.Number({ minimum: 1, maximum: 3_600 })
-/** Timeout of a job submission: the buyer waits for it, and public clients wait for a minute. */
-export const SubmitSeconds = Type.Number({ minimum: 1, maximum: 55 })
+const Fields = Type.Record(Type.String(), Type.Unsafe<Json>(Type.Unknown()))
+/** Longest waits: an image of the slowest model, a chat answer, a submitted job (contract 5.22, 6.52, 12.41). */
+const TIMEOUT_S = { images: 600, chat: 120, videos: 20 } as const
+const waits = (description: string, kind: ModelKind, maximum = 3_600) =>
+  setting(description, Type.Number({ minimum: 1, maximum }), { usual: String(TIMEOUT_S[kind]) })
 
-const PARAMETERS = 'Fields that are added to every upstream request, below what the buyer ordered.'
-const OVERRIDES = 'Fields that are added to every upstream request, above what the buyer ordered. Objects merge.'
-const CHAT_SECONDS = 'Longest wait for a whole chat answer, or for the first event of a stream, in seconds.'
-const SUBMIT_SECONDS = 'Longest wait until the vendor has accepted a video job, in seconds.'
-const per = (usual: number) => ({ usual: String(usual) })
-
-/** Settings of a vendor, which one row may override. */
-export const serving = {
+const serving = {
   base_url: setting('The root of the vendor’s API, such as `https://api.example.com/v1`.', Url, {
     usual: 'the maker’s own',
   }),
   key_env: setting('The environment variable that holds the API key.', Variable, { usual: 'no key' }),
-  timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, {
-    usual: '600 for images, 120 for chat',
-  }),
-  parameters: setting(PARAMETERS, Fields),
-  overrides: setting(OVERRIDES, Fields),
-}
-export const chatStyle = setting(
-  'How the protocol openai-chat spells the output cap and reasoning at this server: as OpenAI does (`max_completion_tokens`, no `thinking`), or as compatible servers do (`max_tokens`, `thinking`, `reasoning_content`).',
-  oneOf(...CHAT_STYLES),
-  { usual: 'by the family of each model: OpenAI’s models as OpenAI, all others as compatible' },
-)
-const imageServing = {
-  ...serving,
-  per_call: setting('Maximum number of images per upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
-    usual: 'the protocol’s limit',
-  }),
-  mask_marks: setting(
-    'Which part of a mask marks the area to edit, when the server differs from its protocol.',
-    oneOf('transparent', 'white'),
-    { usual: 'as the protocol defines' },
+  parameters: setting('Fields that are added to every upstream request, below what the buyer ordered.', Fields),
+  overrides: setting(
+    'Fields that are added to every upstream request, above what the buyer ordered. Objects merge.',
+    Fields,
   ),
 }
-const named = (kind: ModelKind) =>
-  Type.Union([...[...protocolsOf(kind).keys()].map((name) => Type.Literal(name)), FilePath])
-const ProtocolName = named('images')
-export const ChatProtocolName = named('chat')
-export const VideoProtocolName = named('videos')
+const protocolSetting = (kind: ModelKind) =>
+  setting(
+    'The protocol of this model, if it is not its vendor’s.',
+    Type.Union([...[...protocolsOf(kind).keys()].map((name) => Type.Literal(name)), FilePath]),
+  )
 
+/** How a model is served, by kind: settings of a vendor, which one row may override. */
+export const servingSettings = {
+  images: {
+    protocol: protocolSetting('images'),
+    ...serving,
+    timeout_seconds: waits('Longest wait for one upstream call, in seconds.', 'images'),
+    per_call: setting('Maximum number of images per upstream call.', Type.Integer({ minimum: 1, maximum: 10 }), {
+      usual: 'the protocol’s limit',
+    }),
+    mask_marks: setting(
+      'Which part of a mask marks the area to edit, when the server differs from its protocol.',
+      oneOf('transparent', 'white'),
+      { usual: 'as the protocol defines' },
+    ),
+  },
+  chat: {
+    protocol: protocolSetting('chat'),
+    ...serving,
+    style: setting(
+      'How the protocol openai-chat spells the output cap and reasoning at this server: as OpenAI does (`max_completion_tokens`, no `thinking`), or as compatible servers do (`max_tokens`, `thinking`, `reasoning_content`).',
+      oneOf(...CHAT_STYLES),
+      { usual: 'by the family of each model: OpenAI’s models as OpenAI, all others as compatible' },
+    ),
+    timeout_seconds: waits('Longest wait for a whole answer, or for the first event of a stream, in seconds.', 'chat'),
+  },
+  videos: {
+    protocol: protocolSetting('videos'),
+    ...serving,
+    // The buyer waits for it, and public clients wait for a minute.
+    timeout_seconds: waits('Longest wait until the vendor has accepted a job, in seconds.', 'videos', 55),
+  },
+}
+type ServingSettings = typeof servingSettings
+
+type Prefixed<Prefix extends string, Schemas> = {
+  [Name in Exclude<keyof Schemas, 'protocol' | 'key_env'> & string as `${Prefix}_${Name}`]: Schemas[Name]
+}
+
+/** A vendor's settings of one kind: its protocol under the name of the kind, the others behind that name. */
+function forKind<Prefix extends string, Schemas extends ServingSettings['chat' | 'videos']>(
+  prefix: Prefix,
+  title: string,
+  schemas: Schemas,
+): Prefixed<Prefix, Schemas> {
+  const { base_url, protocol: _protocol, key_env: _key, ...others } = schemas
+  return Object.fromEntries([
+    [`${prefix}_base_url`, { ...base_url, description: `The root of the ${prefix} API.`, usual: '`base_url`' }],
+    ...Object.entries(others).map(([name, schema]) => [`${prefix}_${name}`, about(title, schema)]),
+  ]) as Prefixed<Prefix, Schemas>
+}
+
+function about<Schema extends TSchema>(title: string, schema: Schema): Schema {
+  const { description = '' } = schema
+  return { ...schema, description: `${title}: ${description.charAt(0).toLowerCase()}${description.slice(1)}` }
+}
+
+const { images, chat, videos } = servingSettings
 /**
  * An account of the operator: `protocol` is for images, `chat` for chat, `video` for videos, all with the same address
  * and key unless set otherwise.
  */
 export const VendorRow = Type.Object(
   {
-    protocol: setting('The protocol for images.', ProtocolName),
-    ...imageServing,
-    timeout_seconds: setting('Images: longest wait for one upstream call, in seconds.', Seconds, per(600)),
-    parameters: setting(`Images: ${lower(PARAMETERS)}`, Fields),
-    overrides: setting(`Images: ${lower(OVERRIDES)}`, Fields),
-    chat: setting('The protocol for chat.', ChatProtocolName),
-    chat_base_url: setting('The root of the chat API.', Url, { usual: '`base_url`' }),
-    chat_timeout_seconds: setting(CHAT_SECONDS, Seconds, per(120)),
-    chat_style: chatStyle,
-    chat_parameters: setting(`Chat: ${lower(PARAMETERS)}`, Fields),
-    chat_overrides: setting(`Chat: ${lower(OVERRIDES)}`, Fields),
-    video: setting('The protocol for videos.', VideoProtocolName),
-    video_base_url: setting('The root of the video API.', Url, { usual: '`base_url`' }),
-    video_timeout_seconds: setting(SUBMIT_SECONDS, SubmitSeconds, per(20)),
-    video_parameters: setting(`Videos: ${lower(PARAMETERS)}`, Fields),
-    video_overrides: setting(`Videos: ${lower(OVERRIDES)}`, Fields),
+    ...images,
+    protocol: { ...images.protocol, description: 'The protocol for images.' },
+    timeout_seconds: about('Images', images.timeout_seconds),
+    parameters: about('Images', images.parameters),
+    overrides: about('Images', images.overrides),
+    chat: { ...chat.protocol, description: 'The protocol for chat.' },
+    ...forKind('chat', 'Chat', chat),
+    video: { ...videos.protocol, description: 'The protocol for videos.' },
+    ...forKind('video', 'Videos', videos),
   },
   strict,
 )
 export type VendorTable = Readonly<Record<string, Static<typeof VendorRow>>>
-
-function lower(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1)
-}
 
 const SIZE = '^[0-9]{2,4}x[0-9]{2,4}$'
 const Text = Type.String({ minLength: 1 })
@@ -114,24 +140,22 @@ export const ImageSetting = Type.Object(
     slow: setting('Never answers inline; every call is a job.', Type.Boolean()),
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
     redirect: setting('The id of the model that serves requests instead.', Text),
-    protocol: setting('The protocol of this model, if it is not its vendor’s.', ProtocolName),
-    ...imageServing,
-    timeout_seconds: setting('Longest wait for one upstream call, in seconds.', Seconds, per(600)),
+    ...servingSettings.images,
   },
   strict,
 )
 
 /** How one row is served: a protocol with its settings, and the key from the environment. */
-export type Serving = {
+export type Serving<Kind extends ModelKind = 'images'> = Omit<
+  Named<ServingSettings[Kind]>,
+  'protocol' | 'baseUrl' | 'timeoutSeconds'
+> & {
   readonly protocol: string
   /** By default that of the protocol's maker. */
   readonly baseUrl: string | undefined
   readonly key: string | undefined
+  /** Of a whole answer or of the first event of a stream; for videos, of the submission. */
   readonly timeoutMs: number
-  readonly parameters: Readonly<Record<string, Json>> | undefined
-  readonly overrides: Readonly<Record<string, Json>> | undefined
-  readonly perCall: number | undefined
-  readonly maskMarks: 'transparent' | 'white' | undefined
 }
 
 /** The rows for sale, and how each is served; a row without a configured vendor has no serving. */
@@ -139,11 +163,6 @@ export type ServedCatalog<Row = ImageRow, Served = Serving> = {
   readonly rows: readonly Row[]
   readonly servings: ReadonlyMap<string, Served>
 }
-
-type Settings = readonly Static<typeof ImageSetting>[]
-
-/** 600 s: the time that an image of the slowest model may take upstream (contract 5.22). */
-const TIMEOUT_S = 600
 
 /** Settings for one kind of service, in a table that does not name that service. */
 export function checkVendors(vendors: VendorTable, mistakes: string[]): void {
@@ -189,45 +208,98 @@ export function checkVendorNames(
   }
 }
 
+type Reading = { readonly env: Environment; readonly mistakes: string[] }
+type Common = Omit<ServingSettings['images'], 'per_call' | 'mask_marks'>
+type Fields<Kind extends ModelKind> = Partial<Static<TObject<ServingSettings[Kind]>>> & Static<TObject<Common>>
+
 /** Adds mistakes by name; keys are looked up, never shown. */
 export function resolveImages(
   vendors: VendorTable,
-  settings: Settings,
-  env: Environment,
-  mistakes: string[],
+  settings: readonly Static<typeof ImageSetting>[],
+  reading: Reading,
 ): ServedCatalog {
-  const overridden = overrideImages(imageRows, settings.map(overrideOf))
-  mistakes.push(...overridden.mistakes)
-  const own = new Map(settings.map((setting) => [setting.id, setting]))
-  const servings = new Map<string, Serving>()
-  for (const row of overridden.rows) {
-    const fields = servingFields(own.get(row.servedBy ?? row.id))
-    const at = fields.key_env ? `images ${row.id}` : `vendors.${row.vendor}`
-    const merged = above(vendors[row.vendor], fields)
-    if (!merged.protocol) continue
-    servings.set(row.id, {
-      protocol: merged.protocol,
-      baseUrl: merged.base_url,
-      key: keyOf(merged, { at, env, mistakes }),
-      timeoutMs: (merged.timeout_seconds ?? TIMEOUT_S) * 1000,
-      parameters: merged.parameters as Serving['parameters'],
-      overrides: merged.overrides as Serving['overrides'],
-      perCall: merged.per_call,
-      maskMarks: merged.mask_marks,
-    })
-  }
-  return { rows: overridden.rows, servings }
+  const overrides = settings.map(({ edits, ...setting }) => ({
+    ...without(setting, servingSettings.images),
+    ...(edits && { edits: { maxImages: edits.max_images, mask: edits.mask } }),
+  }))
+  const { rows, mistakes } = overrideImages(imageRows, overrides)
+  reading.mistakes.push(...mistakes)
+  const tables = new Map(Object.entries(vendors).map(([name, row]) => [name, only('images', row)]))
+  return { rows, servings: servingsOf('images', rows, { settings, tables, ...reading }) }
+}
+
+/** The settings of a table that say how one kind is served. */
+function only<Kind extends ModelKind>(kind: Kind, table: object): Fields<Kind> {
+  return Object.fromEntries(
+    Object.entries(table).filter(([name]) => Object.hasOwn(servingSettings[kind], name)),
+  ) as Fields<Kind>
 }
 
 /**
- * Settings of a row override those of its vendor. With another protocol the row is another service, which must not get
- * the vendor's key.
+ * The settings of vendors for one kind. By default the address is the maker's; a key of one maker is never sent to
+ * another.
  */
-export function above<Table extends { readonly protocol?: string }>(
-  table: Table | undefined,
-  own: Partial<Table>,
-): Partial<Table> {
-  return own.protocol && own.protocol !== table?.protocol ? own : { ...table, ...own }
+export function tablesFor<Kind extends 'chat' | 'videos'>(
+  kind: Kind,
+  vendors: VendorTable,
+  { prefix, address }: { readonly prefix: 'chat' | 'video'; readonly address: string },
+  mistakes: string[],
+): ReadonlyMap<string, Fields<Kind>> {
+  return new Map(
+    Object.entries(vendors).flatMap(([name, { [prefix]: protocol, ...row }]) => {
+      if (!protocol) return []
+      const own = Object.entries(row).flatMap(([setting, value]) =>
+        setting.startsWith(`${prefix}_`) ? [[setting.slice(prefix.length + 1), value]] : [],
+      )
+      const url = row[`${prefix}_base_url`] ?? row.base_url ?? addressOf(name, kind, protocol)
+      if (url === 'unknown')
+        mistakes.push(`vendors.${name}.${address}: missing; the protocol ${protocol} is served by many servers`)
+      const base_url = url === 'own' ? undefined : url
+      const table = { ...Object.fromEntries(own), protocol, base_url, key_env: row.key_env }
+      return [[name, defined(table) as Fields<Kind>] as const]
+    }),
+  )
+}
+
+type ServedRow = { readonly id: string; readonly vendor: string; readonly servedBy?: string }
+type Settings<Kind extends ModelKind> = readonly (Fields<Kind> & { readonly id: string })[]
+
+/** How each row is served: by its own settings above those of its vendor. */
+export function servingsOf<Kind extends ModelKind>(
+  kind: Kind,
+  rows: readonly ServedRow[],
+  {
+    settings,
+    tables,
+    ...reading
+  }: Reading & { readonly settings: Settings<Kind>; readonly tables: ReadonlyMap<string, Fields<Kind>> },
+): ReadonlyMap<string, Serving<Kind>> {
+  const own = new Map(settings.map((setting) => [setting.id, only(kind, setting)]))
+  return new Map(
+    rows.flatMap(({ id, vendor, servedBy }) => {
+      const fields = own.get(servedBy ?? id) ?? ({} as Fields<Kind>)
+      const table = tables.get(vendor)
+      // With another protocol the row is another service, which must not get the vendor's key.
+      const isOther = fields.protocol && fields.protocol !== table?.protocol
+      const merged = isOther ? fields : { ...table, ...fields }
+      const { protocol, base_url } = merged
+      if (!protocol) return []
+      if (protocolOf(kind, protocol).isCommon && table?.protocol !== protocol && !base_url && !servedBy)
+        reading.mistakes.push(`${kind} ${id}.base_url: missing; the protocol ${protocol} is served by many servers`)
+      const at = fields.key_env ? `${kind} ${id}` : `vendors.${vendor}`
+      return [[id, servingOf(kind, merged, { at, ...reading })] as const]
+    }),
+  )
+}
+
+export function servingOf<Kind extends ModelKind>(
+  kind: Kind,
+  table: Fields<Kind>,
+  reading: Reading & { readonly at: string },
+): Serving<Kind> {
+  const common = named<Common>(servingSettings[kind], table)
+  const { protocol, baseUrl, timeoutSeconds = TIMEOUT_S[kind], ...others } = common
+  return { ...others, protocol, baseUrl, key: keyOf(table, reading), timeoutMs: timeoutSeconds * 1000 } as Serving<Kind>
 }
 
 /**
@@ -252,37 +324,4 @@ export function keyedVendors({
   { readonly key: string | undefined }
 >): readonly string[] {
   return [...new Set(rows.filter(({ id }) => servings.get(id)?.key !== undefined).map(({ vendor }) => vendor))]
-}
-
-function overrideOf(setting: Settings[number]): ImageOverride {
-  const {
-    edits,
-    protocol: _protocol,
-    base_url: _url,
-    key_env: _key,
-    timeout_seconds: _time,
-    parameters: _p,
-    overrides: _o,
-    per_call: _n,
-    mask_marks: _m,
-    ...fields
-  } = setting
-  return { ...fields, ...(edits && { edits: { maxImages: edits.max_images, mask: edits.mask } }) }
-}
-
-function servingFields(setting: Settings[number] | undefined) {
-  if (!setting) return {}
-  const { protocol, base_url, key_env, timeout_seconds, parameters, overrides, per_call, mask_marks } = setting
-  return Object.fromEntries(
-    Object.entries({
-      protocol,
-      base_url,
-      key_env,
-      timeout_seconds,
-      parameters,
-      overrides,
-      per_call,
-      mask_marks,
-    }).filter(([, value]) => value !== undefined),
-  ) as Partial<Static<typeof VendorRow>>
 }

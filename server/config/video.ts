@@ -1,17 +1,16 @@
 /** Changes to the catalog's video rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
-import { type Json, overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
-import { addressOf, protocolOf } from './providers.ts'
+import { overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
-import { type Environment, Rate } from './settings.ts'
+import { defined, type Environment, named, Rate, without } from './settings.ts'
 import {
-  above,
-  keyOf,
-  serving,
   type ServedCatalog,
-  SubmitSeconds,
+  type Serving,
+  servingOf,
+  servingSettings,
+  servingsOf,
+  tablesFor,
   type VendorTable,
-  VideoProtocolName,
 } from './vendors.ts'
 
 const strict = { additionalProperties: false }
@@ -65,155 +64,38 @@ export const VideoSetting = Type.Object(
     hidden: setting('Sells the model without listing it.', Type.Boolean()),
     retired: setting('No longer sold.', Type.Boolean()),
     redirect: setting('The id of the model that serves requests instead.', Name),
-    protocol: setting('The protocol of this model, if it is not its vendor’s.', VideoProtocolName),
-    ...serving,
-    timeout_seconds: setting('Longest wait until the vendor has accepted a job, in seconds.', SubmitSeconds, {
-      usual: '20',
-    }),
+    ...servingSettings.videos,
   },
   strict,
 )
 export type VideoSetting = Static<typeof VideoSetting>
 
-/** How a row is served: a protocol with its settings, and the key from the environment. */
-export type VideoServing = {
-  readonly protocol: string
-  /** By default that of the protocol's maker. */
-  readonly baseUrl: string | undefined
-  readonly key: string | undefined
-  /** Timeout of a job submission. */
-  readonly timeoutMs: number
-  readonly parameters: Readonly<Record<string, Json>> | undefined
-  readonly overrides: Readonly<Record<string, Json>> | undefined
-}
-
 /** Rows for sale, and how each is served. `byVendor` finds the jobs of a row whose vendor has changed. */
-export type ServedVideos = ServedCatalog<VideoRow, VideoServing> & {
-  readonly byVendor: ReadonlyMap<string, VideoServing>
+export type ServedVideos = ServedCatalog<VideoRow, Serving<'videos'>> & {
+  readonly byVendor: ReadonlyMap<string, Serving<'videos'>>
 }
-
-/** 20 s: timeout of a job submission (contract 12.41). */
-const TIMEOUT_S = 20
-
-type Resolving = { readonly env: Environment; readonly mistakes: string[] }
-type Fields = Partial<Pick<VideoSetting, 'protocol' | keyof typeof serving>>
 
 /** Adds mistakes by name; keys are looked up, never shown. */
 export function resolveVideos(
   vendors: VendorTable,
   settings: readonly VideoSetting[],
-  { env, mistakes }: Resolving,
+  reading: { readonly env: Environment; readonly mistakes: string[] },
 ): ServedVideos {
-  const overridden = overrideVideos(
-    videoRows,
-    settings.map((setting) => overrideOf(setting, mistakes)),
+  const overrides = settings.map((setting) => overrideOf(setting, reading.mistakes))
+  const { rows, mistakes } = overrideVideos(videoRows, overrides)
+  reading.mistakes.push(...mistakes.map((mistake) => mistake.replace('.usualResolution:', '.usual_resolution:')))
+  const tables = tablesFor('videos', vendors, { prefix: 'video', address: 'video_base_url' }, reading.mistakes)
+  const servings = servingsOf('videos', rows, { settings, tables, ...reading })
+  const byVendor = [...tables].map(
+    ([name, table]) => [name, servingOf('videos', table, { at: `vendors.${name}`, ...reading })] as const,
   )
-  mistakes.push(...overridden.mistakes.map((mistake) => mistake.replace('.usualResolution:', '.usual_resolution:')))
-  const tables = new Map(
-    Object.entries(vendors).flatMap(([name, row]) =>
-      row.video ? [[name, tableOf(name, row, mistakes)] as const] : [],
-    ),
-  )
-  const own = new Map(settings.map((setting) => [setting.id, servingFields(setting)]))
-  const servings = new Map<string, VideoServing>()
-  for (const row of overridden.rows) {
-    const table = tables.get(row.vendor)
-    const fields = own.get(row.servedBy ?? row.id) ?? {}
-    const merged = above(table, fields)
-    const isNowhere =
-      merged.protocol &&
-      protocolOf('videos', merged.protocol).isCommon &&
-      table?.protocol !== merged.protocol &&
-      !merged.base_url
-    if (isNowhere && !row.servedBy)
-      mistakes.push(`videos ${row.id}.base_url: missing; the protocol ${merged.protocol} is served by many servers`)
-    const served = servingOf(merged, {
-      at: fields.key_env ? `videos ${row.id}` : `vendors.${row.vendor}`,
-      env,
-      mistakes,
-    })
-    if (served) servings.set(row.id, served)
-  }
-  const byVendor = new Map(
-    [...tables].flatMap(([name, table]) =>
-      [servingOf(table, { at: `vendors.${name}`, env, mistakes })].flatMap((served) =>
-        served ? [[name, served] as const] : [],
-      ),
-    ),
-  )
-  return { rows: overridden.rows, servings, byVendor }
-}
-
-function servingOf(
-  { protocol, base_url, timeout_seconds, parameters, overrides, ...keyed }: Fields,
-  resolving: Resolving & { readonly at: string },
-): VideoServing | undefined {
-  if (!protocol) return undefined
-  return {
-    protocol,
-    baseUrl: base_url,
-    key: keyOf(keyed, resolving),
-    timeoutMs: (timeout_seconds ?? TIMEOUT_S) * 1000,
-    parameters: parameters as VideoServing['parameters'],
-    overrides: overrides as VideoServing['overrides'],
-  }
-}
-
-/** The video settings of a vendor's table. A key of one maker is never sent to another. */
-function tableOf(
-  name: string,
-  {
-    video,
-    base_url,
-    key_env,
-    video_base_url,
-    video_timeout_seconds,
-    video_parameters,
-    video_overrides,
-  }: VendorTable[string],
-  mistakes: string[],
-): Fields {
-  const address = video_base_url ?? base_url ?? (video && addressOf(name, 'videos', video))
-  if (address === 'unknown')
-    mistakes.push(`vendors.${name}.video_base_url: missing; the protocol ${video} is served by many servers`)
-  return given({
-    protocol: video,
-    base_url: address === 'own' ? undefined : address,
-    key_env,
-    timeout_seconds: video_timeout_seconds,
-    parameters: video_parameters,
-    overrides: video_overrides,
-  })
-}
-
-function servingFields({ protocol, base_url, key_env, timeout_seconds, parameters, overrides }: VideoSetting): Fields {
-  return given({ protocol, base_url, key_env, timeout_seconds, parameters, overrides })
-}
-
-function given<Each extends object>(fields: { readonly [Name in keyof Each]: Each[Name] | undefined }): Each {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Each
+  return { rows, servings, byVendor: new Map(byVendor) }
 }
 
 function overrideOf(setting: VideoSetting, mistakes: string[]): VideoOverride {
-  const {
-    protocol: _protocol,
-    base_url: _url,
-    key_env: _key,
-    timeout_seconds: _time,
-    parameters: _parameters,
-    overrides: _overrides,
-    ...fields
-  } = setting
-  const { usual_resolution, caps_resolution, last_frame, rates, ...rest } = fields
-  return {
-    ...rest,
-    ...given<Partial<VideoOverride>>({
-      usualResolution: usual_resolution,
-      capsResolution: caps_resolution,
-      lastFrame: last_frame,
-      rates: rates && ratesOf(setting.id, rates, mistakes),
-    }),
-  }
+  const { rates, ...fields } = setting
+  const own = without(VideoSetting.properties, { ...servingSettings.videos, rates })
+  return { ...named(own, fields), ...(rates && defined({ rates: ratesOf(setting.id, rates, mistakes) })) }
 }
 
 /** A clip has exactly one kind of rate. */

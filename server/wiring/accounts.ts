@@ -1,6 +1,8 @@
 /** The accounts of a gateway: which of its keys pay for settlements, and what they hold. */
 import { systemClock } from '../../adapters/local.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
+import { defined } from '../config/settings.ts'
+import { gasFloorOf } from './chains.ts'
 
 /** An account that pays for settlements. It holds no key. */
 export type PayingAccount = {
@@ -22,14 +24,15 @@ export async function payingAccounts(
   paymentMethod: PaymentMethod,
   { isOffline = false } = {},
 ): Promise<readonly PayingAccount[]> {
-  if (paymentMethod.kind === 'batched' || paymentMethod.settles.by === 'facilitators') return []
+  if (paymentMethod.kind === 'batched') return []
   const { network, rpcUrl, asset, payTo } = paymentMethod
   const now = systemClock.now()
   if (paymentMethod.kind === 'solana') {
+    const { settles } = paymentMethod
     const { solanaChain } = await import('../../adapters/chains/solana/mod.ts')
-    const { keys, floorLamports } = paymentMethod.settles as { keys: readonly string[]; floorLamports?: number }
-    const row = { network, rpcUrl, mint: asset, payTo, feePayerKeys: keys }
-    const chain = await solanaChain({ ...row, ...(floorLamports !== undefined && { feePayerFloor: floorLamports }) })
+    if (settles.by === 'facilitators') return []
+    const { keys: feePayerKeys, feePayerFloorLamports: feePayerFloor } = settles
+    const chain = await solanaChain(defined({ network, rpcUrl, mint: asset, payTo, feePayerKeys, feePayerFloor }))
     if (!isOffline) await chain.check({ now })
     if (!isOffline) await chain.refresh({ now })
     const found = chain.feePayers().map(({ address, balance, low }) => ({
@@ -43,18 +46,26 @@ export async function payingAccounts(
     chain.close()
     return found
   }
+  const { domain, settles } = paymentMethod
+  if (settles.by === 'facilitators') return []
   const { evmChain } = await import('../../adapters/chains/evm/mod.ts')
-  const { keys, floor = {} } = paymentMethod.settles
-  const { wei, settlements } = floor
-  const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
-  const { domain } = paymentMethod
+  const { keys } = settles
   if (isOffline) {
     const { addressOfKey } = await import('../../adapters/chains/evm/key_address.ts')
     const shared = { role: 'relayer', network, balance: undefined, unit: 'wei', problem: undefined } as const
     return keys.map((key) => ({ ...shared, address: addressOfKey(key as `0x${string}`) }))
   }
   const [relayerKey = ''] = keys
-  const chain = evmChain({ network, rpcUrl, asset, payTo, domain, relayerKey, gasFloor, watchesGas: false })
+  const chain = evmChain({
+    network,
+    rpcUrl,
+    asset,
+    payTo,
+    domain,
+    relayerKey,
+    gasFloor: gasFloorOf(settles),
+    watchesGas: false,
+  })
   const statuses = await Promise.all(keys.map((key) => chain.keyStatus(key, now)))
   chain.close()
   return statuses.map(({ address, balance, kind, reason }) => ({

@@ -19,6 +19,7 @@ import {
   type PaymentMethod,
   type SolanaPaymentMethod,
 } from '../config/payment_methods.ts'
+import { defined } from '../config/settings.ts'
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
 
@@ -125,8 +126,6 @@ async function evmPaymentMethod(
     import('../../adapters/chains/evm/mod.ts'),
     import('../../adapters/chains/evm/relayer_lease.ts'),
   ])
-  const { wei, settlements } = settles.floor ?? {}
-  const gasFloor = { ...(wei !== undefined && { wei: BigInt(wei) }), ...(settlements !== undefined && { settlements }) }
   const keys = settles.keys.map((key) => {
     const address = addressOfKey(key as `0x${string}`)
     return { name: `relayer:${network}:${address}`, key, address }
@@ -136,7 +135,7 @@ async function evmPaymentMethod(
   const channels = channelsRow && { ...(isTestNetwork(network) && { coinPrice: 0 }), ...channelsRow }
   const shared = {
     ...row,
-    gasFloor,
+    gasFloor: gasFloorOf(settles),
     facilitators: keys.map(({ address }) => address),
     ...(schemes && { schemes }),
     ...(channels && { channels: channelSettings(channels, { storage, takeLease, alert: log.alert }) }),
@@ -149,28 +148,31 @@ async function evmPaymentMethod(
   })
 }
 
+/** Below this balance a relayer's key is not used. */
+export function gasFloorOf({
+  relayerFloorWei: wei,
+  relayerFloorSettlements: settlements,
+}: Extract<EvmPaymentMethod['settles'], { by: 'relayer' }>) {
+  return defined({ wei: bigint(wei), settlements })
+}
+
+const bigint = (amount: number | string | undefined): bigint | undefined =>
+  amount === undefined ? undefined : BigInt(amount)
+
 function channelSettings(
-  {
-    key,
-    withdrawDelay,
-    minDeposit,
-    gasPerWallet,
-    claimAbove,
-    coinPrice,
-    apiKeys,
-  }: NonNullable<EvmPaymentMethod['channels']>,
+  row: NonNullable<EvmPaymentMethod['channels']>,
   shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
 ): ChannelSettings {
-  return {
+  return defined({
     ...shared,
-    authorizerKey: key,
-    ...(withdrawDelay !== undefined && { withdrawDelay }),
-    ...(minDeposit !== undefined && { minDeposit: BigInt(minDeposit) }),
-    ...(gasPerWallet !== undefined && { gasPerWallet: BigInt(gasPerWallet) }),
-    ...(claimAbove !== undefined && { claimAbove: BigInt(claimAbove) }),
-    ...(coinPrice !== undefined && { coinPrice }),
-    ...(apiKeys !== undefined && { apiKeys }),
-  }
+    authorizerKey: row.key,
+    withdrawDelay: row.channelWithdrawSeconds,
+    minDeposit: bigint(row.channelMinDeposit),
+    gasPerWallet: bigint(row.channelGasPerWallet),
+    claimAbove: bigint(row.channelClaimAbove),
+    coinPrice: row.coinPrice,
+    apiKeys: row.keys,
+  })
 }
 
 async function solanaPaymentMethod({
@@ -186,12 +188,10 @@ async function solanaPaymentMethod({
     return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
   }
   const { solanaChain } = await import('../../adapters/chains/solana/mod.ts')
+  const { keys: feePayerKeys, maxFeeLamports, priorityLamports, feePayerFloorLamports: feePayerFloor } = settles
   return solanaChain({
     ...row,
-    feePayerKeys: settles.keys,
-    ...(settles.maxFeeLamports && { maxFeeLamports: settles.maxFeeLamports }),
-    ...(settles.priorityLamports !== undefined && { priorityLamportsPerToken: settles.priorityLamports }),
-    ...(settles.floorLamports !== undefined && { feePayerFloor: settles.floorLamports }),
+    ...defined({ feePayerKeys, maxFeeLamports, priorityLamportsPerToken: priorityLamports, feePayerFloor }),
   })
 }
 

@@ -1,5 +1,6 @@
 /** Buys a chat answer: prints it as it streams, then its token usage and the payment. */
 import { eventSplitter } from '../../../core/lib/mod.ts'
+import { LOCAL_URL } from '../../config/settings.ts'
 import { BuyError, errorFrom, fetchGateway, postJson, type PurchaseOptions, readQuote } from './gateway.ts'
 import { createPaymentClient } from './wallet.ts'
 
@@ -37,7 +38,7 @@ type StreamSummary = {
 export async function buyChat(options: ChatOptions): Promise<void> {
   const { origin, prompt, system, maxTokens } = options
   if (!/^https?:\/\//i.test(origin) || !URL.canParse(origin))
-    throw new BuyError(`--url takes the URL of a gateway, such as http://127.0.0.1:4020, not ${JSON.stringify(origin)}`)
+    throw new BuyError(`--url takes the URL of a gateway, such as ${LOCAL_URL}, not ${JSON.stringify(origin)}`)
   const model = options.model ?? (await defaultModel(origin))
   const question = { role: 'user', content: prompt }
   const messages = system === undefined ? [question] : [{ role: 'system', content: system }, question]

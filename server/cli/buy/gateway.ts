@@ -1,4 +1,4 @@
-/** What a purchase asks of a gateway: its quote, its errors, and its devnet's wallet. Loads no signing library. */
+/** The gateway as a purchase sees it: quotes, errors, and the wallet of a devnet. Loads no signing library. */
 import type { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { print, usdc } from '../../../core/x402/mod.ts'
 import type { Signature } from '../../buyer/journal.ts'

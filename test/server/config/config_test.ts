@@ -425,11 +425,11 @@ describe('gateways', () => {
     expect(
       good(`${solana}fee_payer_floor_lamports = 5000000\n`, { ...env, FEE_PAYER: keypair }).gateways[0]
         ?.paymentMethods[0],
-    ).toMatchObject({ settles: { floorLamports: 5_000_000 } })
+    ).toMatchObject({ settles: { feePayerFloorLamports: 5_000_000 } })
     expect(
       good(`${gateway}relayer_floor_wei = "70000000000000000000"\nrelayer_floor_settlements = 9\n`, env).gateways[0]
         ?.paymentMethods[0],
-    ).toMatchObject({ settles: { floor: { wei: '70000000000000000000', settlements: 9 } } })
+    ).toMatchObject({ settles: { relayerFloorWei: '70000000000000000000', relayerFloorSettlements: 9 } })
     expect(rows[2]?.paymentMethods[0]).toEqual({
       kind: 'batched',
       url: 'https://gateway-api.circle.com',
@@ -536,9 +536,6 @@ describe('vendors and rows', () => {
     key: 's3cret-a',
     timeoutMs: 60_000,
     parameters: { quality: 'low' },
-    overrides: undefined,
-    perCall: undefined,
-    maskMarks: undefined,
   } as const
 
   test('a vendor serves its rows, with its key from the environment; other rows have nobody', () => {
@@ -571,7 +568,6 @@ describe('vendors and rows', () => {
       protocol: 'sdapi',
       baseUrl: 'http://gpu.lan:7860',
       key: undefined,
-      parameters: undefined,
       timeoutMs: 600_000,
     })
   })

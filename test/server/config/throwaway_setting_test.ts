@@ -9,14 +9,27 @@ import type * as TablesModule from '../settings_tables.ts'
 import { good } from './config_kit.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
-const ENTRY = `    dark_mode: defaulted(
-      'Serves pages with light text on a dark ground.',
-      Type.Boolean({ default: false }),
-    ),
+const DARK = 'Serves pages with light text on a dark ground.'
+const SETTING = `dark_mode: setting('${DARK}', Type.Boolean()),\n`
+/** One entry of each schema, by what it is put before. */
+const ENTRIES: readonly (readonly [file: string, before: string, entry: string])[] = [
+  ['file.ts', '    bare_v1: defaulted(\n', `    dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
+  ['gateways.ts', '  retired: defaulted(\n', `  dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
+  ['payment_methods.ts', '  channel_claim_above: setting(\n', SETTING.replace('dark_mode', 'dim_mode')],
+  ['vendors.ts', '    per_call: setting(', SETTING],
+  ['vendors.ts', '    style: setting(\n', SETTING],
+]
+const env = { RELAYER_KEY: `0x${'1'.repeat(64)}`, K: 'key' }
+const gateway = `[[gateways]]
+name = "base"
+network = "eip155:8453"
+pay_to = "0x${'ab'.repeat(20)}"
+rpc_url = "https://node.example"
+relayer_key_env = "RELAYER_KEY"
 `
 let copy: string
 
-/** A tree whose configuration has one more setting in its schema; everything else is the real one. */
+/** A tree whose configuration has one more setting in each schema; everything else is the real one. */
 beforeAll(() => {
   copy = mkdtempSync(join(tmpdir(), 'farebox-setting-'))
   for (const room of ['core', 'adapters', 'node_modules', 'package.json'])
@@ -27,11 +40,12 @@ beforeAll(() => {
   cpSync(join(ROOT, 'server/config'), join(copy, 'server/config'), { recursive: true })
   mkdirSync(join(copy, 'test/server'), { recursive: true })
   cpSync(join(ROOT, 'test/server/settings_tables.ts'), join(copy, 'test/server/settings_tables.ts'))
-  const schema = join(copy, 'server/config/file.ts')
-  const source = readFileSync(schema, 'utf8')
-  const before = '    bare_v1: defaulted(\n'
-  expect(source.split(before)).toHaveLength(2)
-  writeFileSync(schema, source.replace(before, ENTRY + before))
+  for (const [file, before, entry] of ENTRIES) {
+    const schema = join(copy, 'server/config', file)
+    const source = readFileSync(schema, 'utf8')
+    expect(source.split(before)).toHaveLength(2)
+    writeFileSync(schema, source.replace(before, entry + before))
+  }
 })
 afterAll(() => rmSync(copy, { recursive: true }))
 
@@ -54,6 +68,48 @@ test('a boolean setting touches its schema and its user, and nothing else', asyn
     '| `dark_mode` | `DARK_MODE` | `false` | Serves pages with light text on a dark ground. `true` or `false`. |',
   )
 })
+
+test('a boolean setting of a gateway, of its payments or of a vendor touches its schema and its user, and nothing else', async () => {
+  const { parseConfig } = (await import(join(copy, 'server/config/mod.ts'))) as typeof ConfigModule
+  const { withTables } = (await import(join(copy, 'test/server/settings_tables.ts'))) as typeof TablesModule
+  const read = (toml: string) => {
+    const result = parseConfig(toml, env)
+    if (!result.ok) return result.mistakes
+    const { gateways, images, chat } = result.config
+    const [{ darkMode, paymentMethods: [method] = [] } = {} as never] = gateways as never as [Dark]
+    return {
+      gateway: darkMode,
+      channels: method?.channels?.dimMode,
+      images: (images.servings.get('vendor-a/image-1') as Dark | undefined)?.darkMode,
+      chat: (chat.servings.get('vendor-a/chat-6-small') as Dark | undefined)?.darkMode,
+    }
+  }
+  const channels = 'schemes = ["exact", "batch-settlement"]\nchannel_key_env = "RELAYER_KEY"\n'
+  const vendor = '[vendors.vendor-a]\nprotocol = "openai-images"\nchat = "openai"\nkey_env = "K"\n'
+  const usual = { gateway: false, channels: undefined, images: undefined, chat: undefined }
+  expect(read(gateway + channels + vendor)).toEqual(usual)
+  expect(read(`${gateway}dark_mode = true\n`)).toMatchObject({ gateway: true })
+  expect(read(`${gateway + channels}dim_mode = false\n`)).toMatchObject({ channels: false })
+  expect(read(`${gateway}dim_mode = true\n`)).toEqual(['gateways.0.dim_mode: needs "batch-settlement" in schemes'])
+  expect(read(`${gateway}dark_mode = 1\n`)).toEqual([
+    'gateways.0.dark_mode: must be true or false, without quotes, got 1',
+  ])
+  expect(read(`${gateway + vendor}dark_mode = true\n`)).toEqual({ ...usual, images: true })
+  expect(read(`${gateway + vendor}chat_dark_mode = true\n`)).toEqual({ ...usual, chat: true })
+  const row = '[[chat]]\nid = "vendor-a/chat-6-small"\ndark_mode = false\n'
+  expect(read(`${gateway + vendor}chat_dark_mode = true\n${row}`)).toEqual({ ...usual, chat: false })
+  expect(read(`${gateway + vendor.replace('chat = "openai"\n', '')}chat_dark_mode = true\n`)).toEqual([
+    'vendors.vendor-a.chat_dark_mode: has no effect without chat',
+  ])
+  const page = withTables(readFileSync(join(ROOT, 'server/docs/configuration.md'), 'utf8'))
+  expect(page).toContain(`| \`dark_mode\` | \`false\` | ${DARK} \`true\` or \`false\`. |`)
+  expect(page).toContain('| `chat_dark_mode` |  | Chat: serves pages')
+})
+
+type Dark = {
+  readonly darkMode?: boolean
+  readonly paymentMethods?: readonly { readonly channels?: { readonly dimMode?: boolean } }[]
+}
 
 test('the type of a setting is that of its schema', () => {
   const { bare_v1, port, contact }: { bare_v1: boolean; port: number; contact?: string } = good('')

@@ -31,7 +31,6 @@ describe('vendors that film', () => {
     expect(config.images.servings.get('vendor-e/image-pro')).toMatchObject({
       protocol: 'seedream',
       timeoutMs: 600_000,
-      parameters: undefined,
     })
     expect(realVendors(config)).toEqual(['vendor-e'])
     expect(serving(`${vendor}video_base_url = "https://clips.example"`, 'vendor-e/video-2.0')).toEqual({
@@ -46,8 +45,6 @@ describe('vendors that film', () => {
       baseUrl: undefined,
       key: 's3cret-a',
       timeoutMs: 20_000,
-      parameters: undefined,
-      overrides: undefined,
     })
     expect(mistakes('[vendors.vendor-c]\nvideo = "xai-videos"\nvideo_timeout_seconds = 60')).toEqual([
       'vendors.vendor-c.video_timeout_seconds: must be a number from 1 to 55, got 60',
@@ -71,8 +68,6 @@ describe('vendors that film', () => {
       baseUrl: undefined,
       key: 's3cret-b',
       timeoutMs: 20_000,
-      parameters: undefined,
-      overrides: undefined,
     })
     expect(mistakes(vendor + row('vendor-e/video-2.0', 'protocol = "openai-videos"'), keys)).toEqual([
       'videos vendor-e/video-2.0.base_url: missing; the protocol openai-videos is served by many servers',
