@@ -1,4 +1,4 @@
-/** The wallet that pays, and its balance, for every product. Loads signing libraries when there is something to sign. */
+/** The wallet that pays, and its balance. Loads signing libraries when there is something to sign. */
 import type { Hex } from 'viem'
 import { optional } from '../../../core/lib/mod.ts'
 import type { channelWallet } from './channel.ts'
