@@ -1,7 +1,7 @@
 /** Errors and 402s in each error format: ours, and those of the vendors whose clients call us (contract 3.15). */
 import type { Reply } from './reply.ts'
 import { type ApiError, errorHeaders, plain, rowOf } from './errors.ts'
-import type { Json } from '../lib/json.ts'
+import { fieldsOf, type Json } from '../lib/json.ts'
 import type { ChatFormat } from '../ports/vendors/chat.ts'
 
 type Body = Readonly<Record<string, Json>>
@@ -37,6 +37,38 @@ export function formatDemand(why: Body, errorFormat: ErrorFormat): Body {
 
 function without(body: Body, name: string): Body {
   return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
+}
+
+/** What is known of a caller's way to read errors. */
+type Reader = { readonly headers: { get(name: string): string | null }; readonly errorFormat: ErrorFormat }
+
+/**
+ * Whether the caller is an SDK of vendor-a or vendor-g, or sends chat with a field for a key. Such programs show
+ * `error.message`, and nothing of an error that is a string.
+ */
+const readsErrorObject = ({ headers, errorFormat }: Reader): boolean =>
+  headers.get('x-stainless-lang') !== null ||
+  (errorFormat === 'chat' && /^bearer /i.test(headers.get('authorization') ?? ''))
+
+/** The same error with its sentence in `error.message`, for programs that show nothing else (contract 3.26). */
+export function withErrorObject(reply: Reply, reader: Reader): Reply {
+  if (reply.status < 400 || typeof reply.body !== 'string' || !readsErrorObject(reader)) return reply
+  const body = fieldsOf(parsedJson(reply.body))
+  const { error, message, details, code } = body
+  if (typeof error !== 'string') return reply
+  const why = message ?? (typeof details === 'string' ? details : undefined)
+  const text = [error, why].filter((part) => typeof part === 'string').join(': ')
+  const type = reply.status === 402 ? 'payment_required' : typeOf(reply.status)
+  const inner = { message: text, type, param: null, code: code ?? null }
+  return { ...reply, body: JSON.stringify({ ...body, error: inner, ...(message === undefined && { message: text }) }) }
+}
+
+function parsedJson(text: string): Json {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return null
+  }
 }
 
 /**

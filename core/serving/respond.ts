@@ -1,6 +1,6 @@
 /** Answers one request whatever happens: with its metrics, its signature, and errors in the format of its route. */
 import type { Caller } from '../endpoint/gateway.ts'
-import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
+import { errorReply, type ErrorFormat, withErrorObject } from '../http/error_formats.ts'
 import { ApiError, withRetryAfter } from '../http/errors.ts'
 import { type Reply, withoutBody } from '../http/reply.ts'
 import { requestUrl } from '../http/request_url.ts'
@@ -32,7 +32,7 @@ export async function respond(
   const signed = engine.signing?.reply(reply, () => signedUrl(serving, { request, caller })) ?? reply
   reply = signed instanceof Promise ? await signed : signed
   meter.answered(found.name, reply.status, clock.now() - startedAt)
-  reply = withRetryAfter(reply)
+  reply = withErrorObject(withRetryAfter(reply), { headers: request.headers, errorFormat: found.errorFormat })
   return request.method === 'HEAD' ? await withoutBody(reply) : reply
 }
 

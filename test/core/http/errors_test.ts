@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'bun:test'
+import OpenAI from 'openai'
 import { errorReply, type ErrorFormat } from '../../../core/http/error_formats.ts'
 import { ApiError, type ApiErrorCode, apiErrorCodes, plain, rateLimited } from '../../../core/http/errors.ts'
 import { endpoints } from '../../../core/mod.ts'
+import { scriptedChat, wholeAnswer } from '../../fakes/chat.ts'
 import { kit, ORIGIN } from '../../kit.ts'
 
 const rendered = (apiError: ApiError) => {
@@ -143,4 +145,67 @@ test('a body that is too slow is 408, and one that was cut off 400 (contract 4.1
   expect(rendered(new ApiError('TOO_SLOW')).status).toBe(408)
   const { status, body } = rendered(new ApiError('INCOMPLETE_BODY'))
   expect([status, body.error]).toEqual([400, 'Incomplete request body'])
+})
+
+describe('programs that show error.message alone find the sentence there (contract 3.26)', () => {
+  const { gateway } = kit({ chatVendor: scriptedChat(async () => wholeAnswer()) })
+  const post = async (path: string, body: object, headers: Readonly<Record<string, string>> = {}) => {
+    const reply = await gateway.fetch(
+      new Request(`${ORIGIN}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+      }),
+    )
+    return { status: reply.status, challenge: reply.headers.get('payment-required'), body: await reply.json() }
+  }
+  const CHAT = [
+    '/api/v1/chat/completions',
+    { model: 'vendor-a/chat-6-small', messages: [{ role: 'user', content: 'hi' }] },
+  ] as const
+  const IMAGE = ['/api/v1/images/generations', { model: 'vendor-a/image-1', prompt: 'a fox' }] as const
+  const BEARER = { authorization: 'Bearer anything' }
+  const SDK = { 'x-stainless-lang': 'js' }
+
+  test.each([
+    ['chat, for a bearer', ...CHAT, BEARER],
+    ['chat, for an SDK', ...CHAT, SDK],
+    ['images, for an SDK', ...IMAGE, SDK],
+  ] as const)('the 402 of %s keeps its challenge and every other member', async (_, path, body, headers) => {
+    const [plainly, shown] = [await post(path, body), await post(path, body, headers)]
+    expect([plainly.status, plainly.body.error]).toEqual([402, 'Payment Required'])
+    const { error, ...others } = shown.body
+    expect({ ...others, error: 'Payment Required' }).toEqual(plainly.body)
+    expect(error).toEqual({
+      message: `Payment Required: ${plainly.body.message}`,
+      type: 'payment_required',
+      param: null,
+      code: null,
+    })
+    expect(error.message.slice(0, 150)).toMatch(/costs 0\.\d+ USDC\. Sign one of the offers/)
+    expect([shown.status, JSON.parse(atob(shown.challenge ?? '')).accepts]).toEqual([402, shown.body.accepts])
+  })
+
+  test('a bearer of a route without SDKs reads the plain form, as operators do', async () => {
+    expect((await post(...IMAGE, BEARER)).body.error).toBe('Payment Required')
+  })
+
+  test('the OpenAI SDK prints what a call costs, and what is wrong with it', async () => {
+    const client = new OpenAI({
+      baseURL: `${ORIGIN}/api/v1`,
+      apiKey: 'none',
+      maxRetries: 0,
+      fetch: (url, init) => gateway.fetch(new Request(url as string, init as RequestInit)),
+    })
+    const printed = (work: Promise<unknown>) =>
+      work.then(
+        () => 'no error',
+        (error: Error) => error.message,
+      )
+    const chat = await printed(client.chat.completions.create({ ...CHAT[1], messages: [...CHAT[1].messages] }))
+    expect(chat).toMatch(/^402 Payment Required: This request costs 0\.\d+ USDC/)
+    expect(await printed(client.images.generate(IMAGE[1]))).toMatch(/^402 Payment Required: This request costs 0\.022/)
+    expect(await printed(client.images.generate({ ...IMAGE[1], n: 11 }))).toMatch(/^400 Invalid request body: n: /)
+    expect(await printed(client.embeddings.create({ model: 'm', input: 'x' }))).toMatch(/^404 Not found: /i)
+  })
 })
