@@ -2,23 +2,11 @@
 import { Type } from '@sinclair/typebox'
 import { checkChatExtras, checkTools, checkTurns } from './unsupported_fields.ts'
 import { ChatBody } from './request.ts'
-import {
-  answerChat,
-  chatPriceRange,
-  type ChatInput,
-  countPrompt,
-  findRow,
-  isChatOffered,
-  isOpen,
-  isServed,
-  notConfigured,
-  priceInputs,
-  quote,
-  worstCost,
-  requestRecord,
-  sampleRow,
-  sizeRequest,
-} from './shared.ts'
+import { answerChat, requestRecord } from './answer.ts'
+import { isOpen, isServed } from './candidates.ts'
+import { findRow, isChatOffered, notConfigured, sampleRow } from './offered_rows.ts'
+import { chatPriceRange, priceInputs, quote, worstCost } from './quote.ts'
+import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
 import { asQuoted } from '../../endpoint/prices.ts'
 import { free, STANDARD_PRICES, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'

@@ -5,7 +5,7 @@ import type { CountTokens } from '../../ports/vendors/chat.ts'
 import { plus, roundUp, times, type Usdc } from '../../x402/money.ts'
 import { type Markup, NOTHING, perToken, STANDARD_MARKUP } from '../../x402/pricing.ts'
 import { answerText } from './formats/answer_text.ts'
-import type { ChatInput } from './shared.ts'
+import { type ChatInput } from './sized_request.ts'
 
 /** Tokens by rate. `input` is without what was read from a cache or written to one. */
 export type TokenCounts = {

@@ -3,21 +3,11 @@ import { Type } from '@sinclair/typebox'
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
-import {
-  answerChat,
-  chatPriceRange,
-  type ChatInput,
-  countPrompt,
-  findRow,
-  isChatOffered,
-  isOpen,
-  quote,
-  worstCost,
-  requestRecord,
-  sampleRow,
-  sizeRequest,
-  type Translation,
-} from './shared.ts'
+import { answerChat, requestRecord, type Translation } from './answer.ts'
+import { isOpen } from './candidates.ts'
+import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
+import { chatPriceRange, quote, worstCost } from './quote.ts'
+import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
 import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'

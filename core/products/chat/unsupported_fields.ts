@@ -1,6 +1,7 @@
 /** Checks that all chat APIs share, before the quote: unsupported members and size limits (decision 42). */
 import type { ChatRow, ChatFormat } from '../../ports/vendors/chat.ts'
-import { hasFunctions, invalidParameter } from './request.ts'
+import { hasFunctions } from './model_rules.ts'
+import { invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'

@@ -1,5 +1,6 @@
 /** Streams for callers of another format than `chat`. */
-import { type StreamFormat, forwardedStream, SEQUENCE, sequenceAfter } from './forwarded_stream.ts'
+import { forwardedStream, SEQUENCE, sequenceAfter } from './forwarded_stream.ts'
+import type { StreamFormat } from './stream_progress.ts'
 import type { TrackedStream } from './answer_start.ts'
 import { eventSplitter } from '../../../lib/event_splitter.ts'
 import { parseEvent } from './sse.ts'

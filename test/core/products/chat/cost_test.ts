@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { tokenCounts, usageCost } from '../../../../core/products/chat/cost.ts'
 import { answerText } from '../../../../core/products/chat/formats/answer_text.ts'
-import type { ChatInput } from '../../../../core/products/chat/shared.ts'
+import { type ChatInput } from '../../../../core/products/chat/sized_request.ts'
 import { dollars } from '../../../../core/x402/money.ts'
 
 const billing = {
