@@ -39,7 +39,7 @@ function without(body: Body, name: string): Body {
   return Object.fromEntries(Object.entries(body).filter(([key]) => key !== name))
 }
 
-/** What is known of a caller's way to read errors. */
+/** The headers of a request, and the error format of its route. */
 type Reader = { readonly headers: { get(name: string): string | null }; readonly errorFormat: ErrorFormat }
 
 /**

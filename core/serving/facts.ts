@@ -45,6 +45,7 @@ export function describe(
   const freeContext = {
     catalog: products.catalog,
     prices,
+    allowlists: settings.allowlists,
     objects,
     vendors,
     countTokens,

@@ -54,10 +54,14 @@ export const ChatSetting = Type.Object(
     max_stops: setting('Maximum number of `stop` strings; more are answered with 400.', Tokens),
     no_forced_tools: setting('Serves a forced `tool_choice` as `auto`.', Type.Boolean()),
     tools_by_responses: setting('Sends function tools over the vendor’s responses API.', Type.Boolean()),
+    multiple_answers: setting(
+      'Its server makes the `n` answers that a chat request asks for. Without it, more than one is answered with 400.',
+      Type.Boolean(),
+    ),
     live_search: setting('Accepts `search_parameters`, at this surcharge per call in US dollars.', Rate),
     prompt_cache: setting('Caches prompts at the vendor when a request enables it.', Type.Boolean()),
     surfaces: setting(
-      'Further APIs that serve it, beside chat completions and messages.',
+      'Further APIs that serve it: `generate_content`, for wallets on the allowlist. The responses API serves every model.',
       Type.Array(oneOf('responses', 'generate_content')),
     ),
     fallbacks: setting('Ids of models to try in order while this one is unavailable. None may cost more.', Names),

@@ -130,7 +130,6 @@ function rowOf(model: string, isFree: boolean): ChatSetting {
     max_output: 16_384,
     images: 'tiles_512',
     reads: ['file', 'audio'],
-    surfaces: ['responses'],
     ...(isFree ? { free: true } : { flat: '0.001' }),
   }
 }

@@ -15,9 +15,8 @@ export type EchoOptions = { countTokens(text: string): Promise<number>; readonly
  */
 export const ECHO_LABEL = '(Farebox echo: a small deterministic program, not a model.)'
 
-const [MAX_SENTENCES, MAX_QUOTE] = [1_000, 200]
-/** Characters of a message that are searched for function names. */
-const MAX_SEARCHED = 10_000
+/** `MAX_SEARCHED`: characters of a message that are searched for function names. */
+const [MAX_SENTENCES, MAX_QUOTE, MAX_SEARCHED] = [1_000, 200, 10_000]
 
 type Head = { readonly id: string; readonly created: number; readonly model: string }
 type Answer = {
@@ -25,13 +24,12 @@ type Answer = {
   readonly content: string
   readonly call?: { readonly name: string; readonly text: string }
 }
-type CutAnswer = Answer & { readonly finish: 'stop' | 'length' | 'tool_calls'; readonly usage: Fields }
+type CutAnswer = Answer & { readonly finish: string; readonly usage: Fields; readonly count: number }
 type Count = (text: string) => Promise<number>
-
 /**
  * Answers with words of the last message, makes the tool calls and the JSON that it is asked for, and counts its
- * tokens. Equal orders get equal answers, id included. It sees no images, makes one choice whatever `n` says, and never
- * more than one tool call.
+ * tokens. Equal orders get equal answers, id included. It sees no images, makes `n` equal choices, and never more than
+ * one tool call.
  *
  * @example
  * const chat = echoVendor({ countTokens })
@@ -59,7 +57,6 @@ export function echoVendor({ countTokens, now = () => 0 }: EchoOptions): ChatVen
 }
 
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [])
-
 function quoted(text: string): string {
   const characters = Array.from(text.trim().slice(0, 2 * MAX_QUOTE + 2))
   return JSON.stringify(characters.slice(0, MAX_QUOTE).join('') + (characters.length > MAX_QUOTE ? '…' : ''))
@@ -128,12 +125,14 @@ async function cutToTokens({ reasoning, content, call }: Answer, body: Fields, c
   const answer = await cut(call?.text ?? content, limit - thought.tokens - name, count)
   const ending = call ? 'tool_calls' : 'stop'
   const isCalled = call !== undefined && name <= limit - thought.tokens
-  const completion = thought.tokens + answer.tokens + (isCalled ? name : 0)
-  const details = thought.tokens > 0 ? { completion_tokens_details: { reasoning_tokens: thought.tokens } } : {}
+  const n = typeof body.n === 'number' ? body.n : 1
+  const completion = n * (thought.tokens + answer.tokens + (isCalled ? name : 0))
+  const details = thought.tokens > 0 ? { completion_tokens_details: { reasoning_tokens: n * thought.tokens } } : {}
   return {
     reasoning: thought.text,
     content: call ? '' : answer.text,
     ...(isCalled && { call: { name: call.name, text: answer.text } }),
+    count: n,
     finish: thought.isWhole && answer.isWhole ? ending : 'length',
     usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, ...details },
   }
@@ -159,19 +158,20 @@ const callOf = ({ id }: Head, name: string, text: string) => {
   return { id: id.replace('chatcmpl-', 'call_'), type: 'function', function: { name, arguments: text } }
 }
 
-function wholeBody(head: Head, { reasoning, content, call, finish, usage }: CutAnswer): Fields {
+function wholeBody(head: Head, { reasoning, content, call, finish, usage, count }: CutAnswer): Fields {
   const thought = reasoning ? { reasoning_content: reasoning } : {}
   const calls = call && { tool_calls: [callOf(head, call.name, call.text)] }
   const message = { role: 'assistant', content, ...thought, ...calls }
-  return { ...head, object: 'chat.completion', choices: [{ index: 0, message, finish_reason: finish }], usage }
+  const choices = Array.from({ length: count }, (_, index) => ({ index, message, finish_reason: finish }))
+  return { ...head, object: 'chat.completion', choices, usage }
 }
 
 /** The same answer as server-sent events, word by word. */
-function* events(head: Head, { reasoning, content, call, finish, usage }: CutAnswer): Generator<string> {
+function* events(head: Head, { reasoning, content, call, finish, usage, count }: CutAnswer): Generator<string> {
   const chunk = (choices: Json, more: Fields = {}) =>
     `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk', choices, ...more })}\n\n`
-  const delta = (part: Fields, reason: string | null = null) =>
-    chunk([{ index: 0, delta: part, finish_reason: reason }])
+  const delta = (part: Fields, finish_reason: string | null = null) =>
+    Array.from({ length: count }, (_, index) => chunk([{ index, delta: part, finish_reason }])).join('')
   const wordsOf = (text = '') => text.match(/\S+\s*|\s+/g) ?? []
   yield delta({ role: 'assistant', content: '' })
   for (const word of wordsOf(reasoning)) yield delta({ reasoning_content: word })

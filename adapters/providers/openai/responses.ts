@@ -41,7 +41,7 @@ export function openaiResponses(config: ChatVendorConfig): ChatVendor {
     stream: (facts) => ({ rewriter: chatFromResponsesStream(facts), errorIn, isEnding: ends, isPrelude }),
     events: (reply) => responseEvents(reply).join(''),
   })
-  return { format: 'responses', ask }
+  return { format: 'responses', translatesChat: true, ask }
 }
 
 function translated(body: ChatOrder['body']): Fields {

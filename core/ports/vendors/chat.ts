@@ -80,11 +80,13 @@ export type ChatRow = {
   readonly noForcedTools?: boolean
   /** Function tools use the responses format, because chat refuses them together with an effort (decision 75). */
   readonly toolsByResponses?: boolean
+  /** The upstream makes the `n` answers that a chat request asks for. Without it `n` above 1 is 400 (contract 6.45). */
+  readonly multipleAnswers?: boolean
   /** Accepts `search_parameters`, for this surcharge per call in US dollars. */
   readonly liveSearch?: Dollars
   /** Caches prompts on request: `prompt_cache`, or `cache_control` in the content. */
   readonly promptCache?: boolean
-  /** Also served by /responses and, for listed payers, by generateContent. */
+  /** Also served, for listed payers, by generateContent. `responses` changes nothing: it serves every row. */
   readonly surfaces?: readonly ('responses' | 'generate_content')[]
   /** Ids of rows to try in order while this one is unavailable; none costs more. */
   readonly fallbacks?: readonly string[]
@@ -158,6 +160,8 @@ export type ChatAnswer =
 export interface ChatVendor {
   /** Its native format, in which bodies are passed through unchanged; every vendor accepts `chat` as well. */
   readonly format: ChatFormat
+  /** Chat orders are translated into the native format as well, although the maker has a chat API: one answer each. */
+  readonly translatesChat?: boolean
   ask(order: ChatOrder, at: { signal: AbortSignal }): Promise<ChatAnswer>
   /** Whether it has as many requests as it takes: another order is not priced. Always false without it. */
   isFull?(): boolean

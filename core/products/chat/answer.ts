@@ -2,7 +2,7 @@
 import type { ChatFormat, ChatRow } from '../../ports/vendors/chat.ts'
 import type { Answer, StreamedOrder } from '../../endpoint/mod.ts'
 import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
-import type { Fields, Json } from '../../lib/json.ts'
+import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
 import { type Candidate, candidatesFor, fullError, hasRoom } from './candidates.ts'
 import { whenAnswerStarts } from './formats/answer_start.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
@@ -12,7 +12,7 @@ import type { StreamTranslator } from './formats/stream_translator.ts'
 import { translated } from './formats/translated_stream.ts'
 import { estimatedUsage, usageOf } from './formats/usage.ts'
 import { applyModelRules } from './model_rules.ts'
-import { cappedHeaders, outputCap, requestedTokens } from './request.ts'
+import { answersOf, cappedHeaders, outputCap, requestedTokens } from './request.ts'
 import type { ChatInput } from './sized_request.ts'
 import { characters } from './token_estimate.ts'
 import { usesResponsesApi } from './unsupported_fields.ts'
@@ -125,12 +125,17 @@ async function askModel(
   )
   const showsReasoningTokens = familyOf(row) === 'vendor-a'
   const estimate = (length: number) => estimatedUsage({ prompt: promptOf(input), characters: length })
+  const answers = answersOf(input.chat)
+  const isUsageMerged = fieldsOf(input.body.stream_options).include_usage !== true
   const model = { upstream: row.upstream, publicId: row.id }
   if (answer.kind === 'stream') {
     const streamTranslation = isNative ? undefined : translation
     const stream = streamTranslation
-      ? translated(answer.stream, streamTranslation.stream(), { showsReasoningTokens, estimate })
-      : forwardedStream(answer.stream, isNative ? { format } : { format, model, showsReasoningTokens, estimate })
+      ? translated(answer.stream, streamTranslation.stream(), { showsReasoningTokens, estimate, answers })
+      : forwardedStream(
+          answer.stream,
+          isNative ? { format } : { format, model, showsReasoningTokens, estimate, answers, isUsageMerged },
+        )
     return {
       kind: 'stream',
       headers: {},
@@ -148,7 +153,7 @@ async function askModel(
   return {
     kind: 'whole',
     headers: {},
-    body: translation ? translation.reply(nonEmpty(reply, 'chat')) : nonEmpty(reply, 'chat'),
+    body: translation ? translation.reply(complete(reply, answers)) : complete(reply, answers),
     usage: usageIn(reply),
   }
 }
@@ -164,6 +169,15 @@ function nonEmpty(body: Fields, format: ChatFormat): Fields {
   if (!isEmpty(body, format)) return body
   throw new ApiError('MODEL_UNAVAILABLE', {
     message: 'The model returned an empty answer. Nothing was charged. Try a larger max_tokens.',
+  })
+}
+
+/** Returns a chat answer. Throws MODEL_UNAVAILABLE for an empty one, or fewer than were quoted: neither is charged. */
+function complete(reply: Fields, answers: number): Fields {
+  const given = objectsOf(reply.choices).length
+  if (given >= answers || answers === 1) return nonEmpty(reply, 'chat')
+  throw new ApiError('MODEL_UNAVAILABLE', {
+    message: `The model returned ${given} of ${answers} answers. Nothing was charged. Ask for one: leave n out.`,
   })
 }
 

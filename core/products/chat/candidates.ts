@@ -20,8 +20,7 @@ export function* candidatesFor(
   const own = vendors.chat(row)
   if (own) yield { row, vendor: own }
   const isAble = (other: ChatRow) =>
-    answersOf(chat) === 1 ||
-    supportsMultipleAnswers(chat, { row: other, format: 'chat', providerFormat: vendors.chat(other)?.format })
+    answersOf(chat) === 1 || supportsMultipleAnswers(chat, { row: other, format: 'chat', vendor: vendors.chat(other) })
   const isFit = (other: ChatRow) =>
     other.contextWindow > promptTokens &&
     readsAll(other, chat) &&

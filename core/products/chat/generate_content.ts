@@ -7,12 +7,20 @@ import { answerChat, requestRecord, type Translation } from './answer.ts'
 import { isOpen } from './candidates.ts'
 import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
-import { type ChatInput, sizeRequest } from './sized_request.ts'
+import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { type RequestHead, type Allowlist, streamed, type StreamedContext, type Offering } from '../../endpoint/mod.ts'
+import {
+  type RequestHead,
+  type Allowlist,
+  free,
+  streamed,
+  type StreamedContext,
+  type Offering,
+} from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
-import { refused } from '../../http/request_body.ts'
+import { json } from '../../http/reply.ts'
+import { inputParser, refused } from '../../http/request_body.ts'
 import { type Json, type Fields, fieldsOf, isFields } from '../../lib/json.ts'
 import { camel } from './formats/generate_content/parts.ts'
 import { generateContentFromChatReply } from './formats/generate_content/reply.ts'
@@ -61,29 +69,37 @@ const shared = {
   answer: (order: Parameters<typeof answerChat>[0]) => answerChat(order, translation),
 } as const
 
+type Checked = { readonly row: ChatRow; readonly body: Fields }
+
+/** The model that the path names and the checked body, in camelCase. */
+function checkedRequest(request: Fields, model: string | undefined, context: StreamedContext): Checked {
+  const body = camelCaseBody(request)
+  const row = model === undefined ? anyRow(context) : findRow(model, context)
+  if (!isOnSurface(row))
+    throw new ApiError('INVALID_MODEL', {
+      message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`,
+      param: 'model',
+    })
+  if (body.contents === undefined) throw refused('contents', 'is required')
+  const [served] = builtInTools(body)
+  if (served !== undefined)
+    throw invalidParameter(
+      'tools',
+      `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
+    )
+  if (body.cachedContent !== undefined)
+    throw invalidParameter(
+      'cachedContent',
+      'refers to content of the operator, which is not supported; send the content itself.',
+    )
+  checkExtras(body)
+  return { row, body }
+}
+
 const check =
   (stream: boolean) =>
   async (request: Readonly<Record<string, unknown>>, { params }: RequestHead, context: StreamedContext) => {
-    const body = camelCaseBody(request as Fields)
-    const row = params.model === undefined ? anyRow(context) : findRow(params.model, context)
-    if (!isOnSurface(row))
-      throw new ApiError('INVALID_MODEL', {
-        message: `${row.id} is not served by generateContent; POST /api/v1/chat/completions serves it.`,
-        param: 'model',
-      })
-    if (body.contents === undefined) throw refused('contents', 'is required')
-    const [served] = builtInTools(body)
-    if (served !== undefined)
-      throw invalidParameter(
-        'tools',
-        `${served} is run by the vendor at an extra charge and is not supported; declare functions instead.`,
-      )
-    if (body.cachedContent !== undefined)
-      throw invalidParameter(
-        'cachedContent',
-        'refers to content of the operator, which is not supported; send the content itself.',
-      )
-    checkExtras(body)
+    const { row, body } = checkedRequest(request as Fields, params.model, context)
     return await sizeRequest(
       {
         row,
@@ -182,7 +198,98 @@ const generateStream = streamed<ChatInput>({
   check: check(true),
 })
 
-export const generateContent = [generate, generateStream]
+// ── free ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** `generateContentRequest` holds a whole request, and `contents` its turns alone. */
+const countInput = Type.Object({
+  ...input.properties,
+  contents: Type.Optional(input.properties.contents),
+  generateContentRequest: Type.Optional(Type.Object({})),
+})
+const parseCountBody = inputParser(countInput, 'kept')
+
+const countTokens = free({
+  name: 'generate_content.count_tokens',
+  method: 'POST',
+  path: '/api/v1beta/models/{model...}:countTokens',
+  aliases: ['/api/v1/models/{model...}:countTokens'],
+  uploads: true,
+  summary: 'Count the tokens of a generateContent request',
+  description: 'Free. The prompt tokens that generateContent would quote for the same body.',
+  tag: 'chat',
+  errorFormat: 'generate_content',
+  isOffered: shared.isOffered,
+  input: countInput,
+  limit: { requests: 120, windowMs: 60_000 },
+  errors: ['INVALID_MODEL', 'INVALID_PARAMETER', 'INVALID_IMAGE', 'EMPTY_CONVERSATION', 'NOT_CONFIGURED'],
+  sample: (offering) => ({ path: { model: sampleRow(offering, isOnSurface)?.id ?? '' }, body: shared.sample() }),
+  output: Type.Object({ totalTokens: Type.Integer() }),
+  async answer(request, context) {
+    const given = camel(parseCountBody(await request.json()) as Fields)
+    const { generateContentRequest: whole = given } = given
+    const { row, body } = checkedRequest(fieldsOf(whole), request.params.model, context)
+    const chat = chatFromGenerateContent(body)
+    return json(200, { totalTokens: await countPrompt({ row, format: 'generate_content', chat }, context) })
+  },
+})
+
+const modelSchema = Type.Object({
+  name: Type.String({ description: '`models/` and the id.' }),
+  displayName: Type.String(),
+  description: Type.String(),
+  inputTokenLimit: Type.Integer(),
+  outputTokenLimit: Type.Integer(),
+  supportedGenerationMethods: Type.Array(Type.String()),
+})
+
+const modelOf = ({ id, name, description, contextWindow, maxOutput }: ChatRow) => ({
+  name: `models/${id}`,
+  displayName: name,
+  description,
+  inputTokenLimit: contextWindow,
+  outputTokenLimit: maxOutput,
+  supportedGenerationMethods: ['generateContent', 'countTokens'],
+})
+
+const isSold = (offering: Offering, row: ChatRow): boolean =>
+  shared.isOffered(offering) && isOnSurface(row) && offering.vendors.chat(row) !== undefined
+
+const listModels = free({
+  name: 'generate_content.models',
+  path: '/api/v1beta/models',
+  summary: 'List the models of the generateContent API',
+  description: 'Free, and on one page. Prices are at GET /api/v1/models.',
+  tag: 'models',
+  errorFormat: 'generate_content',
+  isOffered: shared.isOffered,
+  output: Type.Object({ models: Type.Array(modelSchema) }),
+  answer: (_request, offering) => {
+    const rows = offering.catalog.chat.all.filter((row) => !row.hidden && isSold(offering, row))
+    return json(200, { models: rows.map(modelOf) })
+  },
+})
+
+const getModel = free({
+  name: 'generate_content.model',
+  path: '/api/v1beta/models/{model...}',
+  summary: 'One model of the generateContent API',
+  tag: 'models',
+  errorFormat: 'generate_content',
+  isOffered: shared.isOffered,
+  errors: ['MODEL_NOT_FOUND'],
+  sample: (offering) => ({ path: { model: sampleRow(offering, isOnSurface)?.id ?? '' } }),
+  output: modelSchema,
+  answer({ params: { model = '' } }, offering) {
+    const row = offering.catalog.chat.get(model)
+    if (row && isSold(offering, row)) return json(200, modelOf(row))
+    throw new ApiError('MODEL_NOT_FOUND', {
+      message: `There is no model ${quoted(model)} here. All models: GET /api/v1beta/models.`,
+      param: 'model',
+    })
+  },
+})
+
+export const generateContent = [generate, generateStream, countTokens, listModels, getModel]
 
 /**
  * Converts the request to camelCase: the vendor reads both spellings, and must read exactly what was quoted. It also

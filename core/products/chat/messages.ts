@@ -9,10 +9,12 @@ import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
+import { free, type Offering, type RequestHead, streamed, type StreamedContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
+import { ApiError } from '../../http/errors.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
-import { type Json, type Fields, fieldsOf, isFields, listOf } from '../../lib/json.ts'
+import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf } from '../../lib/json.ts'
+import { droppedHeader, type WithoutVendorTools, withoutVendorTools } from './vendor_tools.ts'
 import { messagesFromChatStream } from './formats/messages/events.ts'
 import { isClientTool } from './formats/messages/request_from_chat.ts'
 import { messagesFromChatReply } from './formats/messages/reply.ts'
@@ -82,8 +84,8 @@ const create = streamed<ChatInput>({
   sample,
 
   async check(body, head, context) {
-    const row = findRow(body.model as string, context)
-    const request = body as Fields
+    const row = servedRow(body.model as string, context)
+    const { body: request, dropped } = withoutServerTools(body as Fields)
     checkExtras(request, head)
     return await sizeRequest(
       {
@@ -93,6 +95,7 @@ const create = streamed<ChatInput>({
         own: (size) => nativeBody(request, size),
         stream: request.stream === true,
         forwardedHeaders: forwardedHeaders(head),
+        headers: droppedHeader(dropped),
       },
       context,
     )
@@ -116,15 +119,15 @@ const countTokens = free({
   errorFormat: 'messages',
   input: countInput,
   limit: { requests: 120, windowMs: 60_000 },
-  errors: ['INVALID_MODEL', 'INVALID_PARAMETER', 'INVALID_IMAGE', 'EMPTY_CONVERSATION', 'NOT_CONFIGURED'],
+  errors: ['INVALID_MODEL', 'INVALID_PARAMETER', 'INVALID_IMAGE', 'EMPTY_CONVERSATION', 'MODEL_NOT_FOUND'],
   sample: (offering) => {
     const { max_tokens: _, ...body } = sample(offering)
     return { body }
   },
   output: Type.Object({ input_tokens: Type.Integer() }),
   async answer(request, context) {
-    const body = parseCountBody(await request.json()) as Fields
-    const row = findRow(body.model as string, context)
+    const { body } = withoutServerTools(parseCountBody(await request.json()) as Fields)
+    const row = servedRow(body.model as string, context)
     checkExtras(body, request)
     const chat = chatFromMessages(withoutTier(body))
     return json(200, { input_tokens: await countPrompt({ row, format: 'messages', chat }, context) })
@@ -132,6 +135,30 @@ const countTokens = free({
 })
 
 export const messages = [create, countTokens]
+
+/** Claude Code retries a 503 for as long as it runs: a model without a vendor is 404 here (contract 7.32). */
+function servedRow(model: string, context: StreamedContext): ChatRow {
+  const row = findRow(model, context)
+  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => context.catalog.chat.get(id) ?? [])]
+  if (rows.some((each) => context.vendors.chat(each) !== undefined)) return row
+  throw new ApiError('MODEL_NOT_FOUND', {
+    message: `${row.id}: nobody serves this model here. Nothing was charged. All models: GET /api/v1/models.`,
+    param: 'model',
+  })
+}
+
+/** Without the search of a vendor, a model finds no deferred tool: all of them are offered. */
+function withoutServerTools(request: Fields): WithoutVendorTools {
+  const { body, dropped } = withoutVendorTools(request, SERVER_TOOLS)
+  if (!dropped.some((type) => type.startsWith('tool_search_tool'))) return { body, dropped }
+  const tools = objectsOf(body.tools).map(({ defer_loading: _, ...tool }) => tool)
+  return { body: { ...body, ...(tools.length > 0 && { tools }) }, dropped }
+}
+
+const SERVER_TOOLS = {
+  isOptional: (type: string) => /^(?:web_search_\d{8}|tool_search_tool_\w{1,40})$/.test(type),
+  isAnyDemanded: (choice: Json | undefined) => fieldsOf(choice).type === 'any',
+}
 
 const isClientToolBlock = ({ type }: Fields): boolean =>
   type === undefined || type === null || type === 'custom' || isClientTool(type)

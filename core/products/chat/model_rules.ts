@@ -1,4 +1,4 @@
-/** The rules of a model that apply before the quote: parameters, efforts, tiers and live search (contract 6.31 to 6.36). */
+/** The rules of a model: parameters, efforts, tiers and live search (contract 6.31 to 6.36). */
 import { type ChatRow, type Effort, EFFORTS } from '../../ports/vendors/chat.ts'
 import { refused } from '../../http/request_body.ts'
 import { type Fields, type Json } from '../../lib/json.ts'
@@ -30,6 +30,8 @@ export function applyModelRules(
       )
     delete params[name]
   }
+  // Whether a vendor stores the answer is the operator's choice.
+  delete params.store
   delete params.stream_options
   ruleTier(params, isLenient)
   if (!row.promptCache) delete params.prompt_cache

@@ -38,6 +38,7 @@ export type ChatOverride = {
   readonly max_stops?: number
   readonly no_forced_tools?: boolean
   readonly tools_by_responses?: boolean
+  readonly multiple_answers?: boolean
   readonly live_search?: string
   readonly prompt_cache?: boolean
   readonly surfaces?: NonNullable<ChatRow['surfaces']>
@@ -128,6 +129,7 @@ function directFields(override: ChatOverride, report: Report): Partial<ChatRow> 
     max_stops,
     no_forced_tools,
     tools_by_responses,
+    multiple_answers,
     live_search,
     prompt_cache,
     ...rest
@@ -152,6 +154,7 @@ function directFields(override: ChatOverride, report: Report): Partial<ChatRow> 
     ...(max_stops !== undefined && { maxStops: max_stops }),
     ...(no_forced_tools !== undefined && { noForcedTools: no_forced_tools }),
     ...(tools_by_responses !== undefined && { toolsByResponses: tools_by_responses }),
+    ...(multiple_answers !== undefined && { multipleAnswers: multiple_answers }),
     ...(prompt_cache !== undefined && { promptCache: prompt_cache }),
     ...(liveSearch && { liveSearch }),
   }

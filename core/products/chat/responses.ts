@@ -4,6 +4,16 @@
  */
 import { Type } from '@sinclair/typebox'
 import type { ChatRow, Effort } from '../../ports/vendors/chat.ts'
+import {
+  backgroundEndpoints,
+  backgroundId,
+  backgroundMembers,
+  echoedRequest,
+  QUEUED_OUTCOME,
+  responseId,
+  responseOutput,
+  RESPONSES,
+} from './background_responses.ts'
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answerChat, requestRecord, type Translation } from './answer.ts'
@@ -12,20 +22,15 @@ import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { free, type FreeCalls, type FreeRequest, streamed, type Stored } from '../../endpoint/mod.ts'
-import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
-import { json, type Reply } from '../../http/reply.ts'
+import { streamed } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
-import type { Call } from '../../ports/mod.ts'
-import type { Clock } from '../../lib/clock.ts'
-import { anyCallUrl, type StoredAnswer } from '../../endpoint/replies.ts'
-import { responseEvents, responsesFromChatStream } from './formats/responses/events.ts'
+import { responsesFromChatStream } from './formats/responses/chat_stream.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
-import { uncountedByChat, builtInTools, chatFromResponses } from './formats/responses/request.ts'
-import { tryJson } from './formats/sse.ts'
+import { chatFromResponses, uncountedByChat } from './formats/responses/request.ts'
+import { builtInTools } from './formats/responses/tools.ts'
+import { droppedHeader, withoutVendorTools } from './vendor_tools.ts'
 import { type Fields, isFields, listOf, objectsOf } from '../../lib/json.ts'
-import { receiptHeaders } from '../../x402/protocol.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),
@@ -38,78 +43,48 @@ const input = Type.Object({
       description: 'Answers at once and continues in the background: poll or attach with GET /api/v1/responses/{id}.',
     }),
   ),
-  store: Type.Optional(Type.Boolean()),
+  store: Type.Optional(Type.Boolean({ description: 'Has no effect: nothing is stored.' })),
   tools: Type.Optional(Type.Array(Type.Object({}), { maxItems: MAX_TOOLS })),
   reasoning: Type.Optional(Type.Object({ effort: Type.Optional(Type.Union([Type.String(), Type.Null()])) })),
   temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
   top_p: Type.Optional(Type.Number({ minimum: 0, maximum: 1 })),
 })
 
-const output = Type.Object({
-  id: Type.String(),
-  object: Type.Literal('response'),
-  status: Type.String({ description: 'queued, in_progress, completed, incomplete, failed or cancelled.' }),
-  model: Type.String(),
-  output: Type.Array(Type.Object({ type: Type.String() })),
-  usage: Type.Optional(Type.Object({})),
-})
-
-const isOnSurface = ({ surfaces, billing }: ChatRow): boolean =>
-  billing.mode !== 'free' && (surfaces ?? []).includes('responses')
-
-const NAME = 'responses'
-/** The id of a response, derived from its call. */
-const responseId = (callId: string): string => `resp_${callId.replace(/^job_/, '')}`
-/**
- * The id of a background response includes the poll key of its call: clients send nothing else, and the key alone reads
- * the output (contract 2.4).
- */
-const backgroundId = (callId: string, key: string): string => `${responseId(callId)}_${key}`
-const backgroundMembers = (id: string) => ({ id, background: true, store: false })
-const BACKGROUND_ID = /^resp_([0-9a-f]{32})_([0-9a-f]{32})$/
-
-function callOfResponse(id: string): { readonly callId: string; readonly key: string } | undefined {
-  const [, hex, key] = BACKGROUND_ID.exec(id) ?? []
-  return hex === undefined || key === undefined ? undefined : { callId: `job_${hex}`, key }
-}
-
 const create = streamed<ChatInput>({
-  name: NAME,
+  name: RESPONSES,
   variantOf: 'chat.completions',
   path: '/api/v1/responses',
   summary: 'Create an answer with the responses API',
-  description: 'Stateless: earlier responses cannot be referenced, and `store` is false. Function tools only.',
+  description:
+    'Stateless: earlier responses cannot be referenced, and `store` is false. Tools that a vendor runs are left out where the choice is automatic, and named in X-Tools-Dropped.',
   tag: 'chat',
   input,
-  output,
+  output: responseOutput,
   uploads: true,
   errorFormat: 'responses',
   price: quote,
   worstCost,
   cost: chatCost,
-  priceRange: (offering) => chatPriceRange(offering, isOnSurface),
+  priceRange: chatPriceRange,
   isAvailable: isOpen,
-  isOffered: isChatOffered(isOnSurface),
+  isOffered: isChatOffered(),
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),
     request: { model: row.id, ...(background && { ...echoedRequest(own), _background: true }) },
   }),
   allowlists: ({ background }) => (background ? { name: 'background', unset: 'everybody' } : undefined),
   sample: (offering) => ({
-    model: sampleRow(offering, isOnSurface)?.id ?? '',
+    model: sampleRow(offering)?.id ?? '',
     input: 'Why is the sky blue?',
     max_output_tokens: 1_000,
   }),
 
   async check(request, _head, context) {
-    const body = request as Fields
+    const { body, dropped } = withoutVendorTools(request as Fields, VENDOR_TOOLS)
     checkStateless(body)
     const row = findRow(body.model as string, context)
-    if (!isOnSurface(row))
-      throw new ApiError('INVALID_MODEL', {
-        message: `${row.id} is not served by /responses; POST /api/v1/chat/completions serves it.`,
-        param: 'model',
-      })
+    if (body.background === true && row.billing.mode === 'free')
+      throw invalidParameter('background', `is for paid models, and ${row.id} is free; leave it out.`)
     const sizing = {
       row,
       format: 'responses',
@@ -119,7 +94,13 @@ const create = streamed<ChatInput>({
     } as const
     return await withResponsesParams(
       sizeRequest(
-        { ...sizing, stream: body.stream === true, defaultTokens: row.maxOutput, background: body.background === true },
+        {
+          ...sizing,
+          stream: body.stream === true,
+          defaultTokens: row.maxOutput,
+          background: body.background === true,
+          headers: droppedHeader(dropped),
+        },
         context,
       ),
       body,
@@ -147,6 +128,14 @@ const create = streamed<ChatInput>({
       ),
     ),
 })
+
+/** Codex offers all of these, whatever it was asked. */
+const OPTIONAL =
+  /^(?:web_search(?:_\d{4}_\d\d_\d\d)?|web_search_preview(?:_\d{4}_\d\d_\d\d)?|tool_search|local_shell|image_generation)$/
+const VENDOR_TOOLS = {
+  isOptional: (type: string) => OPTIONAL.test(type),
+  isAnyDemanded: (choice: unknown) => choice === 'required',
+}
 
 /** Members that have another name in chat, by the first segment of their path. */
 const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([
@@ -177,8 +166,6 @@ async function withResponsesParams<T>(work: Promise<T>, sent: Fields = {}): Prom
   }
 }
 
-const QUEUED_OUTCOME = { status: 'queued', incomplete_details: null, output: [], usage: null }
-
 function factsOf({
   row,
   own,
@@ -204,7 +191,6 @@ function checkStateless(body: Fields): void {
       throw invalidParameter(name, 'is not supported: this API is stateless; send the whole input.')
   }
   checkInput(body)
-  if (body.store === true) throw invalidParameter('store', 'must be false; this gateway stores nothing.')
   if (body.input === undefined && body.instructions === undefined)
     throw refused('input', 'is required, or instructions')
   if (body.background === true && body.stream === true)
@@ -282,183 +268,4 @@ function nativeBody(
   }
 }
 
-/** Members of the request that a response repeats. */
-const ECHOED = [
-  'instructions',
-  'max_output_tokens',
-  'max_tool_calls',
-  'metadata',
-  'temperature',
-  'top_p',
-  'top_logprobs',
-  'presence_penalty',
-  'frequency_penalty',
-  'reasoning',
-  'text',
-  'tools',
-  'tool_choice',
-  'parallel_tool_calls',
-  'truncation',
-  'service_tier',
-  'user',
-  'safety_identifier',
-  'prompt_cache_key',
-] as const
-
-/** Most characters of JSON of a repeated member: it is stored with every call. */
-const MAX_ECHO = 2_000
-
-function echoedRequest(own: Fields): Fields {
-  return Object.fromEntries(
-    ECHOED.flatMap((name) => {
-      const value = own[name]
-      return value === undefined || JSON.stringify(value).length >= MAX_ECHO ? [] : [[name, value]]
-    }),
-  )
-}
-
-// ── in the background ───────────────────────────────────────────────────────────────────────────────────────────────
-
-const CANCELLED = 'cancelled'
-
-const get = free({
-  name: 'responses.get',
-  follows: true,
-  isOffered: isChatOffered(isOnSurface),
-  path: '/api/v1/responses/{id}',
-  summary: 'Poll a background response, or attach to it',
-  description:
-    'Free. The id, as the create answered it, is the key: anyone who has it can read the output, so keep it secret. With stream=true the events, after `starting_after`: output follows when the response is completed and settled.',
-  tag: 'chat',
-  errorFormat: 'responses',
-  output,
-  async answer({ params, query }, { calls, clock, gateway }) {
-    const id = params.id ?? ''
-    const call = await findResponse(id, calls)
-    if (query.get('stream') !== 'true')
-      return json(200, publicResponse(call, id, gateway), { 'cache-control': 'no-store', ...receiptOf(call) })
-    const after = Number(query.get('starting_after') ?? -1)
-    if (!Number.isInteger(after) || after < -1)
-      throw invalidParameter('starting_after', 'must be a sequence number, from 0.')
-    return eventStream(call, { id, after, calls, clock, gateway })
-  },
-})
-
-const cancel = free({
-  name: 'responses.cancel',
-  follows: true,
-  isOffered: isChatOffered(isOnSurface),
-  method: 'POST',
-  path: '/api/v1/responses/{id}/cancel',
-  summary: 'Cancel a background response',
-  description: 'Free, and a cancelled response costs nothing.',
-  tag: 'chat',
-  errorFormat: 'responses',
-  output,
-  async answer({ params }: FreeRequest, { calls, gateway }) {
-    const id = params.id ?? ''
-    const call = await findResponse(id, calls)
-    if (call.workStatus === 'completed')
-      throw new ApiError('INVALID_PARAMETER', {
-        message: 'The response is already completed and cannot be cancelled.',
-        param: 'id',
-      })
-    await calls.cancel(call.id, CANCELLED)
-    return json(200, publicResponse(await findResponse(id, calls), id, gateway), { 'cache-control': 'no-store' })
-  },
-})
-
-export const responses = [create, get, cancel]
-
-async function findResponse(id: string, calls: FreeCalls): Promise<Call> {
-  const ref = callOfResponse(id)
-  const call = ref && (await calls.find(ref.callId, ref.key))
-  // Only background responses can be polled or cancelled: another one would be free.
-  if (call?.endpoint === NAME && (call.request as Fields)._background === true) return call
-  throw new ApiError('JOB_NOT_FOUND', { message: 'No such response: it never existed or has expired.' })
-}
-
-/** The public view of a response: without output until it is settled. */
-function publicResponse(call: Call, id: string, { basePath }: Pick<GatewayFacts, 'basePath'>): Fields {
-  const facts = {
-    model: call.model ?? '',
-    id,
-    createdAt: Math.floor(call.createdAt / 1000),
-    request: call.request as Fields,
-  }
-  const empty = { ...responseOf(facts, QUEUED_OUTCOME), background: true }
-  if (call.workStatus === 'failed')
-    return call.error === CANCELLED
-      ? { ...empty, status: 'cancelled' }
-      : { ...empty, status: 'failed', error: { code: 'server_error', message: call.error } }
-  if (call.workStatus !== 'completed') return { ...empty, status: call.workStatus }
-  if (call.paymentStatus === 'refused')
-    return {
-      ...empty,
-      status: 'failed',
-      error: {
-        code: 'payment_failed',
-        message: `The payment was refused. The result is stored: GET ${anyCallUrl(call.id, { key: callOfResponse(id)?.key, basePath })} with a new payment from the same wallet.`,
-      },
-    }
-  if (call.paymentStatus !== 'settled' && call.paymentStatus !== 'unresolved')
-    return { ...empty, status: 'in_progress' }
-  const { body } = (call.result as unknown as Stored).made as unknown as StoredAnswer
-  return { ...tryJson(body), ...backgroundMembers(id) }
-}
-
-/** Receipt headers of a settled response. */
-const receiptOf = ({ receipt }: Call): Readonly<Record<string, string>> => (receipt ? receiptHeaders(receipt) : {})
-
-const isPending = ({ status }: Fields): boolean => status === 'queued' || status === 'in_progress'
-
-const POLL_INTERVAL_MS = 1_000
-const MAX_POLLS = 500
-
-type Attached = {
-  readonly id: string
-  readonly after: number
-  readonly calls: FreeCalls
-  readonly clock: Clock
-  readonly gateway: Pick<GatewayFacts, 'basePath'>
-}
-
-/** Streams the events of a response: the first ones at once, the output when it is settled. */
-function eventStream(call: Call, { id, after, calls, clock, gateway }: Attached): Reply {
-  const encoder = new TextEncoder()
-  const aborted = new AbortController()
-  let lastSent = after
-  let polls = 0
-
-  /** The events that have not been sent, and whether they are the last. */
-  function unsentEvents(response: Fields): { text: string; isLast: boolean } {
-    const isLast = !isPending(response)
-    const events = responseEvents(response).map((text, number) => ({ text, number }))
-    const ready = events.filter(({ number }) => number > lastSent && (isLast || number < 2))
-    lastSent = ready.at(-1)?.number ?? lastSent
-    return { text: ready.map(({ text }) => text).join(''), isLast }
-  }
-
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        for (;;) {
-          const now = polls === 0 ? call : await findResponse(id, calls).catch(() => undefined)
-          const { text, isLast } = now ? unsentEvents(publicResponse(now, id, gateway)) : { text: '', isLast: true }
-          polls += 1
-          if (text !== '') controller.enqueue(encoder.encode(text))
-          if (isLast || aborted.signal.aborted || polls > MAX_POLLS) return controller.close()
-          if (text !== '') return
-          await clock.wait(POLL_INTERVAL_MS, aborted.signal)
-        }
-      },
-      cancel: () => aborted.abort(),
-    },
-    { highWaterMark: 0 },
-  )
-  return {
-    status: 200,
-    headers: { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', ...receiptOf(call) },
-    body,
-  }
-}
+export const responses = [create, ...Object.values(backgroundEndpoints)]

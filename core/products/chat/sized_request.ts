@@ -59,6 +59,8 @@ export type UnsizedRequest = {
   readonly defaultTokens?: number
   readonly forwardedHeaders?: Readonly<Record<string, string>>
   readonly background?: boolean
+  /** Headers of the reply, beside those of the sizes. */
+  readonly headers?: Readonly<Record<string, string>>
   /** Input that a vendor of the API's own format reads and that `chat` does not hold. */
   readonly uncounted?: { readonly text: string; readonly tokens: number }
 }
@@ -74,17 +76,18 @@ export async function sizeRequest(
     defaultTokens,
     forwardedHeaders = {},
     background = false,
+    headers: ownHeaders,
     uncounted,
   }: UnsizedRequest,
   { catalog, vendors, countTokens }: StreamedContext,
 ): Promise<ChatInput> {
-  const providerFormat = vendors.chat(row)?.format
+  const vendor = vendors.chat(row)
   const {
     body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body },
     effort,
-  } = checkedRequest(request, { row, format, providerFormat })
+  } = checkedRequest(request, { row, format, providerFormat: vendor?.format })
   const requested = requestedTokens(request)
-  if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, providerFormat })) {
+  if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, vendor })) {
     throw invalidParameter(
       format === 'generate_content' ? 'generationConfig.candidateCount' : 'n',
       `must be 1; ${row.id} returns one answer to such a request.`,
@@ -120,6 +123,7 @@ export async function sizeRequest(
     effort,
     surcharge: body.search_parameters === undefined ? undefined : row.liveSearch,
     headers: {
+      ...ownHeaders,
       ...headers,
       ...(fitted.removed > 0 && { 'x-context-truncated': 'true', 'x-messages-removed': String(fitted.removed) }),
     },

@@ -1,5 +1,5 @@
 /** Checks that all chat APIs share, before the quote: unsupported members and size limits (decision 42). */
-import type { ChatRow, ChatFormat } from '../../ports/vendors/chat.ts'
+import type { ChatFormat, ChatRow, ChatVendor } from '../../ports/vendors/chat.ts'
 import { hasFunctions } from './model_rules.ts'
 import { invalidParameter } from './request.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -42,7 +42,6 @@ export function checkExtras(body: Fields): void {
   const isText = Array.isArray(modalities) && modalities.every((kind: Json) => kind === 'text')
   if (isSet(modalities) && !isText)
     throw invalidParameter('modalities', 'must be ["text"]; other modalities are not supported.')
-  if (body.store === true) throw invalidParameter('store', 'must be false; this gateway stores nothing.')
 }
 
 /** Refuses members of other formats that would have no effect in chat. Throws INVALID_PARAMETER. */
@@ -92,11 +91,11 @@ const entriesOf = (list: Json | undefined): Iterable<[number, Json]> =>
 
 // ── several answers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The row and API that would answer; `providerFormat` is the format of the row's vendor. */
+/** The row, the API and the vendor that would answer. */
 type AnswerSource = {
   readonly row: ChatRow
   readonly format: ChatFormat
-  readonly providerFormat: ChatFormat | undefined
+  readonly vendor: Pick<ChatVendor, 'format' | 'translatesChat'> | undefined
 }
 
 /** Whether a chat request is sent to the vendor's responses API. */
@@ -105,16 +104,11 @@ export const usesResponsesApi = (row: ChatRow, body: Fields): boolean =>
   (body.search_parameters ?? undefined) !== undefined
 
 /** Whether the vendor returns several answers when `n` of them are quoted. */
-export function supportsMultipleAnswers(body: Fields, { row, format, providerFormat }: AnswerSource): boolean {
-  if (row.billing.mode !== 'paid' || row.vendor === 'embedded' || format === 'messages' || format === 'responses')
-    return false
-  if (format === 'generate_content' && providerFormat === format) return true
-  return (
-    row.structured === 'forwarded' &&
-    providerFormat !== 'messages' &&
-    providerFormat !== 'responses' &&
-    !usesResponsesApi(row, body)
-  )
+export function supportsMultipleAnswers(body: Fields, { row, format, vendor }: AnswerSource): boolean {
+  if (row.billing.mode !== 'paid' || format === 'messages' || format === 'responses') return false
+  if (format === 'generate_content' && vendor?.format === format) return true
+  const hasChatApi = vendor === undefined || vendor.format === 'chat' || vendor.format === 'responses'
+  return row.multipleAnswers === true && hasChatApi && !vendor?.translatesChat && !usesResponsesApi(row, body)
 }
 
 // ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -172,9 +172,9 @@ describe('programs that show error.message alone find the sentence there (contra
     ['chat, for an SDK', ...CHAT, SDK],
     ['images, for an SDK', ...IMAGE, SDK],
   ] as const)('the 402 of %s keeps its challenge and every other member', async (_, path, body, headers) => {
-    const [plainly, shown] = [await post(path, body), await post(path, body, headers)]
+    const [plainly, forSdk] = [await post(path, body), await post(path, body, headers)]
     expect([plainly.status, plainly.body.error]).toEqual([402, 'Payment Required'])
-    const { error, ...others } = shown.body
+    const { error, ...others } = forSdk.body
     expect({ ...others, error: 'Payment Required' }).toEqual(plainly.body)
     expect(error).toEqual({
       message: `Payment Required: ${plainly.body.message}`,
@@ -183,7 +183,7 @@ describe('programs that show error.message alone find the sentence there (contra
       code: null,
     })
     expect(error.message.slice(0, 150)).toMatch(/costs 0\.\d+ USDC\. Sign one of the offers/)
-    expect([shown.status, JSON.parse(atob(shown.challenge ?? '')).accepts]).toEqual([402, shown.body.accepts])
+    expect([forSdk.status, JSON.parse(atob(forSdk.challenge ?? '')).accepts]).toEqual([402, forSdk.body.accepts])
   })
 
   test('a bearer of a route without SDKs reads the plain form, as operators do', async () => {

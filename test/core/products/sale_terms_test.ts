@@ -116,7 +116,7 @@ test('an address may ask for pictures as often as it likes (contract 4.11)', asy
   expect(statuses).toEqual(new Set([402]))
 })
 
-test('headers that SDKs send, and that curl leaves out, change nothing (contract 4.12, 4.13)', async () => {
+test('headers that SDKs send, and that curl leaves out, change nothing but the form of errors (contract 3.26, 4.12, 4.13)', async () => {
   const sdk = {
     'x-api-key': 'sk-1',
     authorization: 'Bearer sk-1',
@@ -143,7 +143,9 @@ test('headers that SDKs send, and that curl leaves out, change nothing (contract
         ),
       )
     const [bare, dressed] = [await ask({}), await ask(sdk)]
-    expect([path, bare.status, dressed.status, dressed.body]).toEqual([path, 402, 402, bare.body])
+    const sameForm = { ...dressed.body, error: bare.body.error }
+    expect([path, bare.status, dressed.status, sameForm]).toEqual([path, 402, 402, bare.body])
+    expect([path, dressed.body.error.message]).toEqual([path, expect.stringContaining('This request costs')])
     expect(dressed.headers.get('payment-required')).toBe(bare.headers.get('payment-required'))
   }
 })

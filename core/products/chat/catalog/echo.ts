@@ -19,7 +19,8 @@ export const embedded: readonly ChatRow[] = [
     ...echo,
     ...released(2026, 11, 20),
     billing: paid('0.5', '1.5'),
-    surfaces: ['responses', 'generate_content'],
+    multipleAnswers: true,
+    surfaces: ['generate_content'],
     name: 'Echo (a small text program, no model)',
     description:
       'A small deterministic program that answers with text made from what it was sent. It is no model; it is here so that paying and streaming can be tried without a key.',

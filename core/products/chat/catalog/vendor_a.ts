@@ -10,7 +10,7 @@ const gpt = {
   images: 'tiles_512',
   reads: ['file'],
   maxStops: 4,
-  surfaces: ['responses'],
+  multipleAnswers: true,
 } as const
 
 const UP_TO_XHIGH = { minimal: 'low', low: 'low', medium: 'medium', high: 'high', xhigh: 'xhigh' } as const

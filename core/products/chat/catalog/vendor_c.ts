@@ -11,6 +11,7 @@ const grok = {
   images: 'tiles_448',
   maxStops: 4,
   liveSearch: dollars('0.30'),
+  multipleAnswers: true,
 } as const
 /** The longest answer of this pair and of 4.3 is not published. The pair rejects an effort (decision 75). */
 const grokMillion = { ...grok, contextWindow: 1_000_000, maxOutput: 131_072 } as const

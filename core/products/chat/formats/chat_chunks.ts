@@ -1,5 +1,5 @@
 /** Reads the chunks of a chat stream: names, reasoning, usage and the end, in the contract's spelling. */
-import { type Fields, given, isFields, type Json, objectsOf } from '../../../lib/json.ts'
+import { type Fields, given, isFields, type Json, numberOf, objectsOf } from '../../../lib/json.ts'
 import { MAX_EVENT } from '../../../lib/event_splitter.ts'
 import type { ChatStream, SseEvent } from '../../../ports/vendors/chat.ts'
 import { brokenOff } from './answer_start.ts'
@@ -23,12 +23,14 @@ type ChatReading = {
    * Chunks are parsed until text or a tool call arrives: reasoning alone becomes the text at the end (contract 6.28).
    */
   isOpening: boolean
+  /** Indexes of the answers that have a finish reason. */
+  readonly finished: Set<number>
   reasoning: string
   /** The id that the vendor calls its model by, and what replaces it. */
   currentModel: string | undefined
   rename: ((text: string) => string) | undefined
   /** Where usage is merged: the chunk with the finish reason, until the usage is known. */
-  held: Fields | undefined
+  lastChunk: Fields | undefined
 }
 
 export function chatReader(upstream: ChatStream, progress: StreamProgress, options: StreamFormat): EventReader {
@@ -40,14 +42,15 @@ export function chatReader(upstream: ChatStream, progress: StreamProgress, optio
     tags: thinkDeltas(),
     sampled: estimate && sampledUsage(estimate),
     isOpening: true,
+    finished: new Set(),
     reasoning: '',
     currentModel: model?.upstream,
     rename: model && model.upstream !== model.publicId ? renamer(model.upstream, model.publicId) : undefined,
-    held: undefined,
+    lastChunk: undefined,
   }
   return {
     marks: MARKS,
-    isRead: (text) => reading.isOpening || reading.held !== undefined || reading.tags.isTagged(text),
+    isRead: (text) => reading.isOpening || reading.lastChunk !== undefined || reading.tags.isTagged(text),
     read: (event, raw) => readChunk(reading, event, raw),
     sent(text) {
       reading.sampled?.push(text)
@@ -61,6 +64,7 @@ export function chatReader(upstream: ChatStream, progress: StreamProgress, optio
 function readChunk(reading: ChatReading, { event, data }: SseEvent, raw: string): string {
   const { upstream, progress, options, tags } = reading
   if (data === '[DONE]') {
+    if ((options.answers ?? 1) > 1 && !progress.isFinished) throw brokenOff()
     progress.isFinished = true
     progress.isOver = true
     progress.closing = DONE
@@ -74,13 +78,20 @@ function readChunk(reading: ChatReading, { event, data }: SseEvent, raw: string)
   const before = reading.isOpening ? openingChunk(reading, chunk) : ''
   const finish = FINISH.exec(data)?.[1]
   if (finish === 'error') throw upstreamFailure(upstream, progress, { event, data })
-  if (finish !== undefined) progress.isFinished = true
+  if (finish !== undefined) countFinished(reading, chunk)
   if (finish === 'content_filter') progress.hasContent = true
   const isCounting = isFields(chunk.usage)
-  if (isFields(chunk.usage)) progress.usage = shownUsage(chunk.usage, options)
+  if (isFields(chunk.usage)) progress.usage = publicUsage(chunk.usage, options)
   const out = isCounting ? { ...chunk, usage: progress.usage } : chunk
   if (options.isUsageMerged) return before + merged(reading, out, { isFinish: finish !== undefined, payload, raw })
   return before + (out === payload ? raw : sseJson(out))
+}
+
+/** A stream of several answers is finished when each of them has its finish reason. */
+function countFinished({ finished, progress, options }: ChatReading, { choices }: Fields): void {
+  for (const { index, finish_reason } of objectsOf(choices))
+    if (typeof finish_reason === 'string') finished.add(numberOf(index) ?? 0)
+  progress.isFinished = finished.size >= (options.answers ?? 1)
 }
 
 /** The first chunk may name the model otherwise, such as by a dated id. */
@@ -91,7 +102,7 @@ function followModel(reading: ChatReading, payload: Fields): void {
   reading.rename = payload.model === model.publicId ? undefined : renamer(payload.model, model.publicId)
 }
 
-const shownUsage = (usage: Fields, { showsReasoningTokens = true }: StreamFormat): Fields =>
+const publicUsage = (usage: Fields, { showsReasoningTokens = true }: StreamFormat): Fields =>
   showsReasoningTokens ? usageOf(usage) : withoutReasoningTokens(usageOf(usage))
 
 /** Handles a chunk before the first text. Returns the text to send before it. */
@@ -124,26 +135,26 @@ function merged(
   chunk: Fields,
   { isFinish, payload, raw }: { readonly isFinish: boolean; readonly payload: Fields; readonly raw: string },
 ): string {
-  const { held } = reading
+  const { lastChunk } = reading
   if (objectsOf(chunk.choices).length === 0) {
-    if (held) reading.held = { ...chunk, ...held }
+    if (lastChunk) reading.lastChunk = { ...chunk, ...lastChunk }
     return ''
   }
-  reading.held = isFinish ? chunk : undefined
-  const before = held ? sseJson(held) : ''
+  reading.lastChunk = isFinish ? chunk : undefined
+  const before = lastChunk ? sseJson(lastChunk) : ''
   if (isFinish) return before
   return before + (chunk === payload ? raw : sseJson(chunk))
 }
 
-/** The held chunk with the usage; or a chunk with estimated usage, where the vendor has reported none. */
+/** The last chunk with the usage; or a chunk with estimated usage, where the vendor has reported none. */
 function endingChunks(reading: ChatReading): string {
-  const { held, progress, sampled, options } = reading
-  reading.held = undefined
-  if (held) sampled?.push(sseJson(held))
+  const { lastChunk, progress, sampled, options } = reading
+  reading.lastChunk = undefined
+  if (lastChunk) sampled?.push(sseJson(lastChunk))
   const isReported = isFields(progress.usage) && isCounted(progress.usage)
   const estimate = isReported || progress.closing === '' ? undefined : sampled?.estimated()
   if (estimate) progress.usage = estimate.usage
-  if (held) return sseJson(given({ ...held, usage: progress.usage ?? undefined }))
+  if (lastChunk) return sseJson(given({ ...lastChunk, usage: progress.usage ?? undefined }))
   if (!estimate || options.isUsageMerged) return ''
   const { id, created, model } = estimate.first
   const { usage } = estimate

@@ -1,4 +1,4 @@
-/** What a forwarded stream has reached, and what reads its events in each format. */
+/** The state of a forwarded stream, and the interface of the readers of its events. */
 import { ApiError } from '../../../http/errors.ts'
 import type { Fields, Json } from '../../../lib/json.ts'
 import type { ChatFormat, ChatStream, SseEvent } from '../../../ports/vendors/chat.ts'
@@ -12,6 +12,8 @@ export type StreamFormat = {
   readonly model?: { readonly upstream: string; readonly publicId: string }
   /** Whether usage counts reasoning separately (contract 6.23). */
   readonly showsReasoningTokens?: boolean
+  /** How many answers were asked for; 1 if absent. A stream that ends with fewer is interrupted. */
+  readonly answers?: number
   /** Usage is sent on the chunk with the finish reason, and no chunk without choices (contract 6.67). */
   readonly isUsageMerged?: boolean
   /** Estimates usage from the number of characters when the vendor reports none (contract 6.65). */
@@ -45,11 +47,11 @@ export type EventReader = {
   readonly marks: RegExp
   /** Whether a text must be parsed event by event although no mark is in it. */
   isRead(text: string): boolean
-  /** What is sent for an event. Throws an ApiError for an error event. */
+  /** Returns the text to send for an event. Throws an ApiError for an error event. */
   read(event: SseEvent, raw: string): string
   /** Sees every text that is sent. */
   sent?(text: string): void
-  /** What is sent before the closing events, or before an error. */
+  /** Returns the text to send before the closing events, or before an error. */
   ending?(): string
   /** Usage where no event has set it. */
   lastUsage?(): Json

@@ -14,7 +14,7 @@ import type { ChatStream } from '../../../ports/vendors/chat.ts'
 export function translated(
   upstream: ChatStream,
   rewriter: StreamTranslator,
-  options: Pick<StreamFormat, 'showsReasoningTokens' | 'estimate'> = {},
+  options: Pick<StreamFormat, 'showsReasoningTokens' | 'estimate' | 'answers'> = {},
 ): TrackedStream {
   const encoder = new TextEncoder()
   const inner = forwardedStream(upstream, { format: 'chat', ...options })

@@ -13,7 +13,7 @@ import { generateContentFromChatStream } from '../../../../core/products/chat/fo
 import { messagesFromChatStream } from '../../../../core/products/chat/formats/messages/events.ts'
 import { messagesFromChatReply } from '../../../../core/products/chat/formats/messages/reply.ts'
 import { chatFromMessages } from '../../../../core/products/chat/formats/messages/request_to_chat.ts'
-import { responsesFromChatStream } from '../../../../core/products/chat/formats/responses/events.ts'
+import { responsesFromChatStream } from '../../../../core/products/chat/formats/responses/chat_stream.ts'
 import { responsesFromChatReply } from '../../../../core/products/chat/formats/responses/reply.ts'
 import { chatFromResponses } from '../../../../core/products/chat/formats/responses/request.ts'
 import { parseEvent } from '../../../../core/products/chat/formats/sse.ts'

@@ -184,7 +184,6 @@ describe('the chat catalog', () => {
     const rules = { 'vendor-a': 'tiles_512', 'vendor-b': 'tiles_768', 'vendor-c': 'tiles_448', 'vendor-g': 'area_750' }
     for (const [vendor, rule] of Object.entries(rules))
       expect(of(vendor).every(({ images }) => images === rule)).toBe(true)
-    for (const row of of('vendor-a')) expect(row.surfaces).toEqual(['responses'])
     for (const row of of('vendor-b')) expect(row.surfaces).toEqual(['generate_content'])
   })
 
@@ -210,7 +209,7 @@ describe('the chat catalog', () => {
       expect([vendor, upstream, contextWindow, maxOutput]).toEqual(['embedded', 'echo', 32_768, 8_192])
       for (const text of [name, description]) expect(text).toContain('no model')
     }
-    expect(known('farebox/echo').surfaces).toEqual(['responses', 'generate_content'])
+    expect(known('farebox/echo').surfaces).toEqual(['generate_content'])
   })
 
   test('keeps its own rules: nothing that an empty set of overrides would complain of', () => {

@@ -104,7 +104,7 @@ describe('a count', () => {
       { model: MODEL },
       { messages: [user()] },
       { model: MODEL, messages: [{ role: 'nobody', content: 'x' }] },
-      { model: MODEL, messages: [user()], tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
+      { model: MODEL, messages: [user()], tools: [{ type: 'web_fetch_20250910', name: 'web_fetch' }] },
       { model: MODEL, messages: [user()], context_management: {} },
       { model: MODEL, messages: [user([{ type: 'image', source: { type: 'file', file_id: 'f' } }])] },
       {
@@ -131,11 +131,11 @@ describe('a count', () => {
     }
   })
 
-  test('for a model without a vendor is 503, as its answer would be (contract 7.27)', async () => {
+  test('for a model without a vendor is 404, as its answer would be (contract 7.27, 7.32)', async () => {
     const { ports } = gatewayOf()
     const { count } = gatewayOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
     const { status, body } = await count({ model: MODEL, messages: [user()] })
-    expect([status, body.type]).toEqual([503, 'error'])
+    expect([status, body.error.type]).toEqual([404, 'not_found_error'])
   })
 })
 

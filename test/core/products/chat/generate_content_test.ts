@@ -238,7 +238,7 @@ describe('its paths', () => {
       400,
       { code: 400, status: 'INVALID_ARGUMENT', message: expect.stringContaining('Unknown model: vendor-z/chat-1') },
     ])
-    expect((await gatewayOf().ask(order(), '/api/v1beta/models/:generateContent')).status).toBe(404)
+    expect((await gatewayOf().ask(order(), '/api/v1beta/models/:generateContent')).status).toBe(405)
   })
 })
 
@@ -391,4 +391,59 @@ describe('a refusal', () => {
       expect(chain.transfers.length).toBe(1)
     })
   }
+})
+
+describe('its free routes', () => {
+  const client = () => {
+    const { gateway, chain } = gatewayOf()
+    const send = async (at: string, body?: unknown) =>
+      await read(
+        await gateway.fetch(
+          new Request(ORIGIN + at, {
+            method: body === undefined ? 'GET' : 'POST',
+            headers: { 'content-type': 'application/json', 'x-goog-api-key': 'anything' },
+            ...(body !== undefined && { body: JSON.stringify(body) }),
+          }),
+        ),
+      )
+    return { send, chain }
+  }
+
+  test('count what the quote is made from, bare or as a generateContentRequest (contract 7.34)', async () => {
+    const { send, chain } = client()
+    const system = { systemInstruction: { parts: [{ text: 'Be brief.' }] } }
+    const { body: same } = await send('/api/v1/messages/count_tokens', {
+      model: MODEL,
+      system: 'Be brief.',
+      messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+    })
+    const bare = await send(pathOf(MODEL, 'countTokens'), order(system))
+    const whole = await send(pathOf(MODEL, 'countTokens'), { generateContentRequest: order(system) })
+    const counted = { totalTokens: same.input_tokens }
+    expect([bare.status, bare.body, whole.body, chain.transfers.length]).toEqual([200, counted, counted, 0])
+    expect((await send(pathOf(MODEL, 'countTokens', 'v1'), order(system))).body).toEqual(counted)
+    const wrong = await send(pathOf(MODEL, 'countTokens'), {})
+    expect([wrong.status, wrong.body.error.status]).toEqual([400, 'INVALID_ARGUMENT'])
+  })
+
+  test('list the models that are sold in this format, and each by its name (contract 7.35)', async () => {
+    const { send } = client()
+    const { status, body } = await send('/api/v1beta/models')
+    const sold = chatRows.filter(({ surfaces, hidden }) => surfaces?.includes('generate_content') && !hidden)
+    expect([status, body.models.map(({ name }: Fields) => name)]).toEqual([200, sold.map(({ id }) => `models/${id}`)])
+    const [row] = sold.filter(({ id }) => id === MODEL)
+    const entry = {
+      name: `models/${MODEL}`,
+      displayName: row?.name,
+      description: row?.description,
+      inputTokenLimit: row?.contextWindow,
+      outputTokenLimit: row?.maxOutput,
+      supportedGenerationMethods: ['generateContent', 'countTokens'],
+    }
+    expect(body.models).toContainEqual(entry)
+    for (const id of [MODEL, encodeURIComponent(MODEL), ...(row?.aliases ?? [])])
+      expect([id, (await send(`/api/v1beta/models/${id}`)).body]).toEqual([id, entry])
+    const unknown = await send('/api/v1beta/models/vendor-a/chat-6-small')
+    expect([unknown.status, unknown.body.error.status]).toEqual([404, 'NOT_FOUND'])
+  })
 })

@@ -11,6 +11,7 @@ const path = '/api/v1/messages'
 const NATIVE = 'vendor-g/chat-4.5-small'
 const NEWEST = 'vendor-g/chat-5.5-large'
 const OTHER = 'vendor-d/chat-5.3'
+const SEARCH_TOOL = { type: 'web_search_20250305', name: 'web_search' }
 const user = (content: unknown = 'Why is the sky blue?') => ({ role: 'user', content })
 const order = (more: Record<string, unknown> = {}) => ({
   model: NATIVE,
@@ -350,7 +351,12 @@ describe('a refusal', () => {
     ['a temperature above 1', { temperature: 1.5 }],
     ['an unknown model', { model: 'vendor-z/chat-1' }],
     ['context_management without the beta header', { context_management: { edits: [] } }],
-    ['a tool that the vendor runs and charges for', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
+    ['a tool that the vendor runs and charges for', { tools: [{ type: 'code_execution_20250825', name: 'run' }] }],
+    [
+      'a search of the vendor that is chosen',
+      { tools: [SEARCH_TOOL], tool_choice: { type: 'tool', name: 'web_search' } },
+    ],
+    ['a search of the vendor that is demanded', { tools: [SEARCH_TOOL], tool_choice: { type: 'any' } }],
     [
       'a tool of a kind that nobody here knows',
       { tools: [{ name: 'ok' }, { type: 'mcp_toolset', mcp_server_name: 'x' }] },

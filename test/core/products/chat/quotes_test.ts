@@ -86,11 +86,11 @@ describe('a quote that was worked out by hand', () => {
 
 test('several answers are each quoted: n times the output share (contract 6.45)', async () => {
   const { alice } = gatewayOf()
-  const body = { model: 'vendor-d/chat-5.3', messages: [{ role: 'user', content: 'word' }], max_tokens: 10_000 }
+  const body = { model: 'vendor-c/chat-4.7', messages: [{ role: 'user', content: 'word' }], max_tokens: 10_000 }
   const one = await alice.ask(body, { path: COMPLETIONS })
   const three = await alice.ask({ ...body, n: 3 }, { path: COMPLETIONS })
-  expect(one.body.accepts[0].amount).toBe('5412') // 8*1.4 = 11.2, + 10000*0.1*4.4 + 1000, rounded up
-  expect(three.body.accepts[0].amount).toBe('14212')
+  expect(one.body.accepts[0].amount).toBe('7016') // 8*2 = 16, + 10000*0.1*6 + 1000
+  expect(three.body.accepts[0].amount).toBe('19016')
 })
 
 test('a 402 asks nothing of storage, and nothing of the chain', async () => {

@@ -59,10 +59,9 @@ describe('forwarded fields', () => {
       stop: ['x'],
       top_p: 0.5,
       temperature: 0.2,
-      n: 2,
     }
     const { sent } = gatewayOf()
-    expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown })).toEqual({
+    expect(await sent({ model: 'vendor-d/chat-5.3', ...unknown, store: true })).toEqual({
       ...unknown,
       messages: [user()],
       max_tokens: 8192,
@@ -475,7 +474,8 @@ describe('requests that cost nothing beyond the quote', () => {
       messages: [user(parts as never)],
       ...usual,
     })
-    expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'], store: false })
+    expect(body).toMatchObject({ messages: [user(parts as never)], modalities: ['text'] })
+    expect(body).not.toHaveProperty('store')
   })
 
   test('on every surface: what chat refuses is refused by its own name there too (contract 6.45)', async () => {
@@ -515,7 +515,7 @@ describe('several answers', () => {
       Number(
         (
           await ask(
-            { model: 'vendor-d/chat-5.3', messages: [user()], max_tokens: 100_000, n },
+            { model: 'vendor-c/chat-4.7', messages: [user()], max_tokens: 100_000, n },
             '/api/v1/chat/completions',
           )
         ).body.accepts[0].amount,
@@ -523,16 +523,17 @@ describe('several answers', () => {
     expect((await amount(4)) - (await amount(1))).toBeGreaterThan(2 * (await amount(1)))
   })
 
-  test('are 400 where it does not: emulated structure, embedded, flat, free, by the responses format, or for a vendor of another format', async () => {
+  test('are 400 where it does not: by its row, flat, free, by the responses format, or for a vendor of another format', async () => {
     const cases: [Record<string, unknown>, ChatFormat?][] = [
       [{ model: 'vendor-g/chat-5-medium' }],
       [{ model: 'vendor-b/chat-3.8-flash' }],
-      [{ model: 'farebox/echo' }],
+      [{ model: 'vendor-d/chat-5.3' }],
+      [{ model: 'vendor-h/chat-4-pro' }],
       [{ model: 'vendor-open/llama-3.3-70b' }],
       [{ model: FREE }],
       [{ model: 'vendor-a/chat-6-large', tools: [FUNCTION] }],
       [{ model: 'vendor-c/chat-4.7', search_parameters: { mode: 'on' } }],
-      [{ model: 'vendor-d/chat-5.3' }, 'messages'],
+      [{ model: 'vendor-c/chat-4.7' }, 'messages'],
     ]
     for (const [more, format] of cases) {
       const chatVendor = scriptedChat(undefined, { format: format ?? 'chat' })
@@ -545,6 +546,34 @@ describe('several answers', () => {
       ])
       expect((await gatewayOf({ chatVendor }).ask({ messages: [user()], ...more, n: 1 })).status).not.toBe(400)
     }
+  })
+
+  test('come from vendor-a by its chat API, and not by a vendor that speaks the responses API alone', async () => {
+    const ask = async (translatesChat: boolean) => {
+      const chatVendor = {
+        ...scriptedChat(undefined, { format: 'responses' }),
+        ...(translatesChat && { translatesChat }),
+      }
+      const { status } = await gatewayOf({ chatVendor }).ask({
+        model: 'vendor-a/chat-6-small',
+        messages: [user()],
+        n: 2,
+      })
+      return status
+    }
+    expect([await ask(false), await ask(true)]).toEqual([402, 400])
+  })
+
+  const ORDER = { model: 'vendor-c/chat-4.7', messages: [user()], n: 3 }
+
+  test('that did not all come are not charged: a whole answer is 503 (contract 6.45)', async () => {
+    const { alice, chain } = gatewayOf({ chatVendor: scriptedChat(async () => wholeAnswer()) })
+    const { status, body } = await alice.buy(ORDER, { path: COMPLETIONS })
+    expect([status, body.message, chain.transfers.length]).toEqual([
+      503,
+      'The model returned 1 of 3 answers. Nothing was charged. Ask for one: leave n out.',
+      0,
+    ])
   })
 })
 

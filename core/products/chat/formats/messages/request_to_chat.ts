@@ -159,6 +159,9 @@ function textBlock(block: Fields, path: string): Fields {
 function leafPart(block: Fields, path: string): Fields {
   if (block.type === 'text') return withoutEmptyCitations(textBlock(block, path))
   const { type, source, ...rest } = block
+  // Which tool a search has found; its definition is in `tools`.
+  if (type === 'tool_reference')
+    return { type: 'text', text: `The tool ${textOf(block.tool_name)} is available: call it by this name.` }
   const sourceFields = fieldsOf(source)
   if (type === 'image' && sourceFields.type === 'base64')
     return { ...rest, type: 'image_url', image_url: { url: dataUri(sourceFields, `${path}.source`) } }
@@ -213,7 +216,7 @@ function simplified(parts: readonly Fields[]): Json {
 
 /** Converts a function tool. A tool that the vendor runs has no equivalent in chat and is passed through. */
 function chatTool(tool: Fields, path: string): Fields {
-  const { type, name, description, input_schema, strict, ...rest } = tool
+  const { type, name, description, input_schema, strict, defer_loading: _, ...rest } = tool
   if (type !== undefined && type !== null && type !== 'custom') return tool
   const parameters = input_schema ?? undefined
   const functionFields = given({

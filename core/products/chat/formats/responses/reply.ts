@@ -4,6 +4,7 @@
  */
 import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
+import { type CalledTool, customInput, type ToolNames, toolNames } from './tools.ts'
 
 // ── to chat ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,13 +170,14 @@ export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fie
   const outcome = outcomeOf(choice.finish_reason)
   const summary = summaryOf(message)
   const content = contentOf(message, citationAnnotations(message, reply))
+  const names = toolNames(facts.request.tools)
   const items: readonly ((index: number) => Fields)[] = [
     ...(summary === '' ? [] : [(index: number) => reasoningItem(itemId(facts, 'rs', index), summary)]),
     ...(content.length === 0
       ? []
       : [(index: number) => messageItem(itemId(facts, 'msg', index), content, outcome.status)]),
     ...objectsOf(message.tool_calls).map(
-      (call) => (index: number) => callItem(call, { id: itemId(facts, 'fc', index), status: outcome.status }),
+      (call) => (index: number) => callItem(call, { facts, index, status: outcome.status, names }),
     ),
   ]
   return responseOf(facts, {
@@ -240,7 +242,9 @@ export function responseOf(
 }
 
 /** A tool with the members that clients read. `strict` is null where the caller left it to the model. */
-const toolOf = (tool: Fields): Fields => ({
+const toolOf = (tool: Fields): Fields => (tool.type === 'function' ? functionOf(tool) : tool)
+
+const functionOf = (tool: Fields): Fields => ({
   ...tool,
   description: tool.description ?? null,
   parameters: tool.parameters ?? null,
@@ -255,7 +259,7 @@ function formatOf(format: Json | undefined): Fields {
   return { ...requested, name: requested.name ?? 'response', strict: requested.strict ?? false }
 }
 
-export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc', index: number): string =>
+export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc' | 'ctc', index: number): string =>
   `${kind}_${id.replace(/^resp_/, '')}_${index}`
 
 export const reasoningItem = (id: string, summary: string): Fields => ({
@@ -272,16 +276,29 @@ export const messageItem = (id: string, content: readonly Fields[], status: stri
   content,
 })
 
-/** The item of a chat tool call. A call without an id gets one from its item. */
-export function callItem(call: Fields, { id, status }: { id: string; status: string }): Fields {
-  const { name, arguments: given } = fieldsOf(call.function)
+type CallPosition = {
+  readonly facts: Pick<ResponseFacts, 'id'>
+  readonly index: number
+  readonly status: string
+  readonly names: ToolNames
+}
+
+/**
+ * The item of a chat tool call, for the tool that the caller knows by it. A call without an id gets one from its item.
+ */
+export function callItem(call: Fields, { facts, index, status, names }: CallPosition): Fields {
+  const { name: chatName, arguments: argumentText } = fieldsOf(call.function)
+  const { kind, ...called }: CalledTool = names.get(textOf(chatName)) ?? { kind: 'function', name: textOf(chatName) }
+  const isCustom = kind === 'custom'
+  const id = itemId(facts, isCustom ? 'ctc' : 'fc', index)
+  const text = textOf(argumentText)
   return {
     id,
-    type: 'function_call',
+    type: isCustom ? 'custom_tool_call' : 'function_call',
     status,
     call_id: textOf(call.id) || `call_${id}`,
-    name: textOf(name),
-    arguments: textOf(given),
+    ...called,
+    ...(isCustom ? { input: customInput(text) } : { arguments: text }),
   }
 }
 

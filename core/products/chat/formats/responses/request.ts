@@ -4,6 +4,7 @@
  */
 import { type Json, type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../../lib/json.ts'
 import { chosenFunction, given, isFunctionTool, plainText, reasoningText, without } from './parts.ts'
+import { chatNameOf, chatTool, customArguments, isCallers, type NamedTool, namedTools } from './tools.ts'
 
 /**
  * Members of a chat request that Responses refuses, that are converted, or that refer to stored state: under the
@@ -31,15 +32,6 @@ const MIN_OUTPUT_TOKENS = 16
 
 const atLeastMinimum = (tokens: Json | undefined) =>
   typeof tokens === 'number' ? Math.max(tokens, MIN_OUTPUT_TOKENS) : tokens
-
-/**
- * Types of the tools that are not functions, without duplicates. Translations drop them, so callers refuse them first.
- */
-export function builtInTools({ tools }: Fields): string[] {
-  const list: readonly Json[] = Array.isArray(tools) ? tools : []
-  const types = list.filter((tool) => !isFunctionTool(tool)).map((tool) => textOf(fieldsOf(tool).type) || 'unknown')
-  return [...new Set(types)]
-}
 
 /**
  * Converts a chat request for an upstream that speaks Responses. Reasoning sent back by the caller is dropped, since
@@ -181,20 +173,21 @@ function formatOf(format: Json | undefined): Fields | undefined {
 
 /**
  * Converts a Responses request to chat, for estimates and for models without Responses. An input item that chat does
- * not have becomes a user turn with its JSON, so that estimates count it. Built-in tools are dropped.
+ * not have becomes a user turn with its JSON, so that estimates count it. Built-in tools are dropped; custom tools and
+ * those of namespaces become functions.
  */
 export function chatFromResponses(body: Fields): Fields {
   const { input, instructions } = body
   const system: Fields[] =
     typeof instructions === 'string' && instructions !== '' ? [{ role: 'system', content: instructions }] : []
+  const tools = namedTools(body.tools)
   const turns: readonly Fields[] =
-    typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input)).turns
+    typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(objectsOf(input), tools).turns
   const { format, verbosity } = fieldsOf(body.text)
-  const tools = objectsOf(body.tools).filter(isFunctionTool)
   const toolFields: Fields =
     tools.length === 0
       ? {}
-      : given({ tool_choice: chatChoice(body.tool_choice), parallel_tool_calls: body.parallel_tool_calls })
+      : given({ tool_choice: chatChoice(body.tool_choice, tools), parallel_tool_calls: body.parallel_tool_calls })
   return {
     ...without(body, RESPONSES_ONLY),
     messages: [...system, ...turns],
@@ -236,7 +229,7 @@ export function uncountedByChat({ input }: Fields): { readonly text: string; rea
     0,
   )
   return {
-    text: [...messagesOf(items).dropped, ...fullTexts].filter((text) => text !== '').join('\n\n'),
+    text: [...messagesOf(items, []).dropped, ...fullTexts].filter((text) => text !== '').join('\n\n'),
     tokens: encryptedTokens,
   }
 }
@@ -244,7 +237,10 @@ export function uncountedByChat({ input }: Fields): { readonly text: string; rea
 const ENCRYPTED_CHARS_PER_TOKEN = 4
 
 /** `dropped` is reasoning that no answer or call follows: chat has no turn for it. */
-function messagesOf(items: readonly Fields[]): {
+function messagesOf(
+  items: readonly Fields[],
+  tools: readonly NamedTool[],
+): {
   readonly turns: readonly Turn[]
   readonly dropped: readonly string[]
 } {
@@ -266,12 +262,15 @@ function messagesOf(items: readonly Fields[]): {
       if (text !== '') reasoning.push(text)
       continue
     }
-    if (item.type === 'function_call') {
+    if (item.type === 'function_call' || item.type === 'custom_tool_call') {
       if (turns.at(-1)?.role !== 'assistant' || reasoning.length > 0) assistant({ content: '' })
       const call = {
         id: textOf(item.call_id),
         type: 'function',
-        function: { name: textOf(item.name), arguments: textOf(item.arguments) },
+        function: {
+          name: chatNameOf(tools, item),
+          arguments: item.type === 'function_call' ? textOf(item.arguments) : customArguments(item.input),
+        },
       }
       const turn = turns.at(-1)
       if (turn?.tool_calls) turn.tool_calls.push(call)
@@ -297,7 +296,7 @@ function assistantTurn(content: Json | undefined): Omit<Turn, 'role'> {
 
 function turnOf(item: Fields): Turn {
   const { type, role, content, output } = item
-  if (type === 'function_call_output')
+  if (type === 'function_call_output' || type === 'custom_tool_call_output')
     return { role: 'tool', tool_call_id: textOf(item.call_id), content: chatContent(output) }
   if (type === 'image_generation_call' && typeof item.result === 'string')
     return imageTurn(`data:image/png;base64,${item.result}`)
@@ -337,18 +336,20 @@ function chatPart(part: Json): Json {
   return type === 'input_file' ? { type: 'file', file } : part
 }
 
-function chatTool({ name, description, parameters, strict }: Fields): Fields {
-  return { type: 'function', function: given({ name, description, parameters, strict }) }
-}
-
-function chatChoice(choice: Json | undefined): Json | undefined {
+function chatChoice(choice: Json | undefined, tools: readonly NamedTool[]): Json | undefined {
   if (!isFields(choice)) return choice
-  const named = (tool: Fields): Fields => ({ type: 'function', function: given({ name: chosenFunction(tool) }) })
-  if (choice.type === 'allowed_tools') {
-    const tools = objectsOf(choice.tools).filter(isFunctionTool).map(named)
-    return { type: 'allowed_tools', allowed_tools: given({ mode: choice.mode, tools }) }
+  const named = (tool: Fields): Fields => {
+    const name = chosenFunction(tool)
+    return {
+      type: 'function',
+      function: name === undefined ? {} : { name: chatNameOf(tools, given({ name, namespace: tool.namespace })) },
+    }
   }
-  return choice.type === 'function' ? named(choice) : undefined
+  if (choice.type === 'allowed_tools') {
+    const allowed = objectsOf(choice.tools).filter(isCallers).map(named)
+    return { type: 'allowed_tools', allowed_tools: given({ mode: choice.mode, tools: allowed }) }
+  }
+  return choice.type === 'function' || choice.type === 'custom' ? named(choice) : undefined
 }
 
 function chatFormat(format: Json | undefined): Fields | undefined {

@@ -1,17 +1,15 @@
 import { afterAll, describe, expect, test } from 'bun:test'
 import fc from 'fast-check'
 import OpenAI from 'openai'
-import { responseEvents, responsesFromChatStream } from '../../../../../core/products/chat/formats/responses/events.ts'
+import { responsesFromChatStream } from '../../../../../core/products/chat/formats/responses/chat_stream.ts'
+import { responseEvents } from '../../../../../core/products/chat/formats/responses/events.ts'
 import {
   chatFromResponsesReply,
   responseFailure,
   responsesFromChatReply,
 } from '../../../../../core/products/chat/formats/responses/reply.ts'
-import {
-  builtInTools,
-  chatFromResponses,
-  responsesFromChat,
-} from '../../../../../core/products/chat/formats/responses/request.ts'
+import { chatFromResponses, responsesFromChat } from '../../../../../core/products/chat/formats/responses/request.ts'
+import { builtInTools } from '../../../../../core/products/chat/formats/responses/tools.ts'
 import { liveSearch } from '../../../../../core/products/chat/formats/responses/search.ts'
 import { chatFromResponsesStream, responsesError } from '../../../../../core/products/chat/formats/responses/stream.ts'
 import { sseJson, sseText } from '../../../../../core/products/chat/formats/sse.ts'

@@ -4,11 +4,8 @@ import {
   responseFailure,
   responsesFromChatReply,
 } from '../../../../../core/products/chat/formats/responses/reply.ts'
-import {
-  builtInTools,
-  chatFromResponses,
-  responsesFromChat,
-} from '../../../../../core/products/chat/formats/responses/request.ts'
+import { chatFromResponses, responsesFromChat } from '../../../../../core/products/chat/formats/responses/request.ts'
+import { builtInTools } from '../../../../../core/products/chat/formats/responses/tools.ts'
 import { liveSearch } from '../../../../../core/products/chat/formats/responses/search.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
 import {
@@ -380,7 +377,7 @@ describe('chatFromResponses()', () => {
     expect(chatFromResponses({ input: 'x', tools: [{ type: 'mcp' }], tool_choice: 'required' })).toEqual({
       messages: [{ role: 'user', content: 'x' }],
     })
-    const odd = { type: 'custom_tool_call_output', call_id: 'c', output: 'long' }
+    const odd = { type: 'local_shell_call_output', id: 'c', output: 'long' }
     expect(chatFromResponses({ input: [odd] }).messages).toEqual([{ role: 'user', content: JSON.stringify(odd) }])
   })
 })
