@@ -4,61 +4,12 @@ import type { Json } from '../../../core/lib/json.ts'
 import type { Spend } from '../../../core/ports/mod.ts'
 import { summed, tokensOf } from '../../../core/payment/reports/spend_report.ts'
 import { reading, SKY, STREAM, table } from '../call/stream_kit.ts'
+import { rowsOf } from '../../vectors/rows.ts'
 
 describe('tokens', () => {
-  const counted: readonly (readonly [string, Json, readonly [number, number] | null])[] = [
-    [
-      'chat, where the cache and the thoughts are inside',
-      {
-        prompt_tokens: 9,
-        completion_tokens: 4,
-        total_tokens: 13,
-        cache_read_input_tokens: 7,
-        completion_tokens_details: { reasoning_tokens: 3 },
-      },
-      [9, 4],
-    ],
-    [
-      'messages, where the cache is outside',
-      { input_tokens: 9, cache_creation_input_tokens: 100, cache_read_input_tokens: 1_000, output_tokens: 4 },
-      [1_109, 4],
-    ],
-    [
-      'responses, where all is inside',
-      {
-        input_tokens: 9,
-        input_tokens_details: { cached_tokens: 7 },
-        output_tokens: 4,
-        output_tokens_details: { reasoning_tokens: 3 },
-      },
-      [9, 4],
-    ],
-    [
-      'generate content, where the thoughts are outside',
-      {
-        promptTokenCount: 9,
-        toolUsePromptTokenCount: 20,
-        cachedContentTokenCount: 7,
-        candidatesTokenCount: 4,
-        thoughtsTokenCount: 300,
-      },
-      [29, 304],
-    ],
-    [
-      'generate content that came no further than its thoughts',
-      { promptTokenCount: 9, thoughtsTokenCount: 300 },
-      [9, 300],
-    ],
-    ['half of it', { input_tokens: 9 }, [9, 0]],
-    ['nothing of the kind', { total_tokens: 9, seconds: 4 }, null],
-    ['what is no number', { prompt_tokens: '9', completion_tokens: null }, null],
-    ['what nobody can have used', { prompt_tokens: -9, completion_tokens: 1e300 }, [0, 0]],
-    ['parts of tokens', { prompt_tokens: 9.9, completion_tokens: 0.5 }, [9, 0]],
-    ['nothing', null, null],
-    ['a list', [1, 2], null],
-    ['a word', 'many', null],
-  ]
-  test.each(counted)('are read from %s', (_, usage, tokens) => {
+  const counted: readonly (readonly [string, Json, readonly [number, number] | null])[] =
+    rowsOf<[string, Json, readonly [number, number] | null]>('chat/token_counts')
+  test.each([...counted])('are read from %s', (_, usage, tokens) => {
     expect(tokensOf(usage)).toEqual(tokens && { input: tokens[0], output: tokens[1] })
   })
 })

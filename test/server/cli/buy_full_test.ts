@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Running } from '../../../server/main.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt, pngSize } from '../clients/payer.ts'
+import { rowsOf } from '../../vectors/rows.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
 const { scratch, startWith } = startedGateways()
@@ -366,52 +367,7 @@ test.each([
   await site.stop(true)
 })
 
-test.each([
-  ['no product', [], 'the first argument is what to buy: images, video, chat, speech, music'],
-  [
-    'another product',
-    ['poems', 'a fox'],
-    'the first argument is what to buy: images, video, chat, speech, music; not poems',
-  ],
-  ['no prompt', ['chat'], 'say what to make: farebox buy chat "..."'],
-  ['a count that is none', ['images', 'a fox', '--n', 'two'], '--n takes a whole number, not "two"'],
-  ['an option of the other product', ['chat', 'hello', '--size', '1x1'], '--size is an option of images, not of '],
-  ['an option that video knows not', ['video', 'a fox', '--size', '1x1'], '--size is an option of images, not of '],
-  ['an option that only video knows', ['images', 'a fox', '--seconds', '4'], '--seconds is an option of video'],
-  [
-    'a format that is not made',
-    ['speech', 'Hello', '--format', 'mp3'],
-    'response_format: must be one of wav, pcm here, got "mp3"',
-  ],
-  ['a length that is none', ['video', 'a fox', '--seconds', 'long'], '--seconds takes a whole number, not "long"'],
-  ['a length that is not made', ['video', 'a fox', '--seconds', '99'], '400 '],
-  ['a resolution that is not made', ['video', 'a fox', '--model', 'vendor-c/video-1', '--resolution', '4K'], '400 '],
-  ['an image that is none', ['video', 'a fox', '--image', 'fox.png'], '400 '],
-  ['a video model that nobody makes', ['video', 'a fox', '--model', 'vendor-f/video-1'], '503'],
-  [
-    'a folder for a video that is not there',
-    ['video', 'a fox', '--out', 'nowhere/fox.mp4'],
-    'does not exist or is not writable',
-  ],
-  [
-    'a longest answer that is none',
-    ['chat', 'hello', '--max-tokens', 'long'],
-    '--max-tokens takes a whole number, not "long"',
-  ],
-  [
-    'a chat model that is not sold',
-    ['chat', 'hello', '--model', 'vendor-z/none'],
-    '400: Unknown model: vendor-z/none.',
-  ],
-  ['a chat model that nobody serves', ['chat', 'hello', '--model', 'vendor-a/chat-6-small'], '503'],
-  ['a folder that is not there', ['images', 'a fox', '--out', 'nowhere/fox.png'], 'does not exist or is not writable'],
-  ['an unknown option', ['images', 'a fox', '--colour', 'red'], '--colour'],
-  [
-    'a model that is not sold',
-    ['images', 'a fox', '--model', 'vendor-z/none'],
-    '400 Invalid model: Unknown model: vendor-z/none.',
-  ],
-])(
+test.each([...rowsOf<[string, string[], string]>('refused_purchases')])(
   'buy with %s says so, exits with 1, or with 2 when the command line is wrong, and pays nothing',
   async (_, args, message) => {
     const before = await payer.balance()

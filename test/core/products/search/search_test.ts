@@ -4,6 +4,7 @@ import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
 import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'
+import { rowsOf } from '../../../vectors/rows.ts'
 
 const PATH = '/api/v1/search'
 const QUESTION = { query: 'what is x402?' }
@@ -148,68 +149,11 @@ describe('the request to a search vendor', () => {
 })
 
 describe('a bad order for a search', () => {
-  const refused: readonly [string, unknown, object][] = [
-    [
-      'no query',
-      {},
-      { code: 'invalid_type', expected: 'string', received: 'undefined', path: 'query', message: 'Required' },
-    ],
-    ['a null query', { query: null }, { code: 'invalid_type', expected: 'string', received: 'null', path: 'query' }],
-    ['a query that is a list', { query: ['x'] }, { code: 'invalid_type', received: 'array', path: 'query' }],
-    ['an empty query', { query: '' }, { code: 'too_small', minimum: 1, path: 'query' }],
-    ['a query of 1001 characters', { query: 'x'.repeat(1001) }, { code: 'too_big', maximum: 1000, path: 'query' }],
-    [
-      'sources that are text',
-      { query: 'q', sources: 'web' },
-      { code: 'invalid_type', expected: 'array', received: 'string', path: 'sources' },
-    ],
-    [
-      'an unknown source',
-      { query: 'q', sources: ['web', 'x'] },
-      { code: 'invalid_enum_value', options: ['web', 'news'], received: 'x', path: 'sources.1' },
-    ],
-    [
-      'a source that is a number',
-      { query: 'q', sources: [1] },
-      { code: 'invalid_type', received: 'number', path: 'sources.0' },
-    ],
-    ['max_results 0', { query: 'q', max_results: 0 }, { code: 'too_small', minimum: 1, path: 'max_results' }],
-    ['max_results 51', { query: 'q', max_results: 51 }, { code: 'too_big', maximum: 50, path: 'max_results' }],
-    [
-      'max_results 1.5',
-      { query: 'q', max_results: 1.5 },
-      { code: 'invalid_type', expected: 'integer', received: 'float', path: 'max_results' },
-    ],
-    [
-      'max_results as text',
-      { query: 'q', max_results: '5' },
-      { code: 'invalid_type', expected: 'number', received: 'string', path: 'max_results' },
-    ],
-    ['a date of another form', { query: 'q', from_date: '01/02/2026' }, { code: 'invalid_string', path: 'from_date' }],
-    [
-      'a date with a time',
-      { query: 'q', to_date: '2026-02-01T00:00:00Z' },
-      { code: 'invalid_string', path: 'to_date' },
-    ],
-    ['the 30th of February', { query: 'q', from_date: '2026-02-30' }, { code: 'invalid_string', path: 'from_date' }],
-    [
-      'the 29th of February of a common year',
-      { query: 'q', to_date: '2027-02-29' },
-      { code: 'invalid_string', path: 'to_date' },
-    ],
-    [
-      'a date that is a number',
-      { query: 'q', from_date: 20260101 },
-      { code: 'invalid_type', received: 'number', path: 'from_date' },
-    ],
-    [
-      'a range that runs backwards',
-      { query: 'q', from_date: '2026-02-02', to_date: '2026-02-01' },
-      { code: 'custom', path: 'from_date' },
-    ],
-  ]
+  const refused: readonly [string, unknown, object][] = rowsOf<[string, unknown, object]>('refused_searches', {
+    $LONG: 'x'.repeat(1001),
+  })
 
-  test.each(refused)(
+  test.each([...refused])(
     '%s is 400 with its issue, before any quote, with a payment as without (contract 3.23, 9.3, 9.4, 9.5, 9.6, 9.8)',
     async (_, body, issue) => {
       const { gateway, buyer, chain, jobs } = fixture()
