@@ -1,24 +1,17 @@
-import { describe, expect, test } from 'bun:test'
+import { describe, expect } from 'bun:test'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { type Answer, type Buyer, FOX, type Kit, kit, type KitOptions } from '../../kit.ts'
-import { type Blow, injected } from '../fault_injection.ts'
-
-/**
- * How the world goes on: another process that knows the first one is dead, or that waits for its leases to run out; or
- * the same one.
- */
-type Recovery = 'takeOver' | 'leases' | 'survival'
-
-async function recover({ clock, ports }: Kit, gateway: Gateway, recovery: Recovery): Promise<void> {
-  if (recovery === 'takeOver') await gateway.takeOver()
-  if (recovery === 'takeOver') expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
-  for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-    const sweep = recovery === 'survival' ? [gateway.renew, gateway.maintain] : [gateway.maintain]
-    await clock.advance(ms)
-    // One that fails is made up for by the next, as in the server.
-    for (const step of sweep) await step().catch(() => {})
-  }
-}
+import {
+  type Blow,
+  expectNothingLeft,
+  injected,
+  labelOf,
+  type Played,
+  type Recovery,
+  recover,
+  injectEverywhere,
+  unlessDead,
+} from '../fault_injection.ts'
 
 /** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
 async function insist(
@@ -52,21 +45,14 @@ type Story = {
     alice: Buyer,
     at: { gateway: Gateway; payment: Payment },
   ): Promise<{ pollUrl?: string | undefined; payment?: Payment }>
-  /** Fewest questions that a process which survives asks: a harness that counts nothing proves nothing. */
   readonly least: number
-}
-
-/** The answer, or undefined when the process has died on it. */
-async function unlessDead({ clock }: Kit, answer: Promise<Answer>): Promise<Answer | undefined> {
-  await clock.settle()
-  return await Promise.race([answer, clock.settle().then(() => undefined)])
 }
 
 const stories: Readonly<Record<string, Story>> = {
   'an inline purchase': {
     least: 9,
     async tell(kit, alice, at) {
-      await unlessDead(kit, alice.buy(FOX, at))
+      await unlessDead(kit.clock, alice.buy(FOX, at))
       return {}
     },
   },
@@ -74,8 +60,8 @@ const stories: Readonly<Record<string, Story>> = {
     options: { inlineMs: 0 },
     least: 13,
     async tell(kit, alice, at) {
-      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
-      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      const pollUrl = (await unlessDead(kit.clock, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit.clock, alice.poll(pollUrl, at.payment, at))
       return { pollUrl }
     },
   },
@@ -83,8 +69,8 @@ const stories: Readonly<Record<string, Story>> = {
     least: 14,
     async tell(kit, alice, at) {
       kit.chain.simulate('landed')
-      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
-      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      const pollUrl = (await unlessDead(kit.clock, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit.clock, alice.poll(pollUrl, at.payment, at))
       return { pollUrl }
     },
   },
@@ -92,7 +78,7 @@ const stories: Readonly<Record<string, Story>> = {
     least: 14,
     async tell(kit, alice, at) {
       kit.chain.simulate('dropped')
-      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      const pollUrl = (await unlessDead(kit.clock, alice.buy(FOX, at)))?.body.poll_url
       await Promise.race([at.gateway.maintain().catch(() => {}), kit.clock.settle()])
       return { pollUrl }
     },
@@ -101,8 +87,8 @@ const stories: Readonly<Record<string, Story>> = {
     least: 15,
     async tell(kit, alice, at) {
       kit.chain.simulate('refused')
-      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
-      if (pollUrl !== undefined) await unlessDead(kit, alice.poll(pollUrl, at.payment, at))
+      const pollUrl = (await unlessDead(kit.clock, alice.buy(FOX, at)))?.body.poll_url
+      if (pollUrl !== undefined) await unlessDead(kit.clock, alice.poll(pollUrl, at.payment, at))
       return { pollUrl }
     },
   },
@@ -110,23 +96,19 @@ const stories: Readonly<Record<string, Story>> = {
     options: { inlineMs: 0 },
     least: 15,
     async tell(kit, alice, at) {
-      const pollUrl = (await unlessDead(kit, alice.buy(FOX, at)))?.body.poll_url
+      const pollUrl = (await unlessDead(kit.clock, alice.buy(FOX, at)))?.body.poll_url
       if (pollUrl === undefined) return {}
       await kit.clock.settle()
       await Promise.race([kit.clock.advance(600_000), kit.clock.settle()])
       const payment = alice.sign(await alice.ask())
-      await unlessDead(kit, alice.poll(pollUrl, payment, at))
+      await unlessDead(kit.clock, alice.poll(pollUrl, payment, at))
       return { pollUrl, payment }
     },
   },
 }
 
 /** Plays a story to the blow and the recovery from it. Answers with what the process asked. */
-async function play(
-  { options, tell }: Story,
-  blow: Omit<Blow, 'kills'>,
-  recovery: Recovery,
-): Promise<{ requests: readonly string[]; isFaultInjected: boolean }> {
+async function play({ options, tell }: Story, blow: Omit<Blow, 'kills'>, recovery: Recovery): Promise<Played> {
   const subject = kit(options)
   const { ports, chain, vendor, restart } = subject
   const alice = subject.buyer()
@@ -134,11 +116,12 @@ async function play(
   const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
   const old = restart({ workerId: 'first', ports: doomed.ports })
   const purchase = await tell(subject, alice, { gateway: old, payment: first })
-  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
-  const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+  const played = { isFaultInjected: doomed.isFaultInjected(), requests: [...doomed.requests] }
+  const label = `${labelOf(played, blow)}, ${recovery}`
 
   const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
-  await recover(subject, gateway, recovery)
+  const afterTakeOver = async () => expect(await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10)).toEqual([])
+  await recover({ clock: subject.clock, afterTakeOver }, gateway, recovery)
   const [paid, jobs] = [chain.transfers.length, vendor.jobs.length]
   const { status, body } = await insist(subject, alice, {
     payment: purchase.payment ?? first,
@@ -157,27 +140,9 @@ async function play(
   ])
   if (paid === 1) expect([label, vendor.jobs.length]).toEqual([label, jobs])
   await gateway.maintain()
-  const left = [
-    await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
-    await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
-  ]
-  expect([label, left]).toEqual([label, [[], []]])
-  return { requests, isFaultInjected }
+  await expectNothingLeft(ports, label)
+  return played
 }
 
-describe('kill -9, or one failing answer, at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () => {
-  for (const [name, story] of Object.entries(stories)) {
-    for (const recovery of ['takeOver', 'leases', 'survival'] as const) {
-      test(`in ${name}: ${recovery}`, async () => {
-        for (const after of [false, true]) {
-          for (let at = 1; ; at++) {
-            const { isFaultInjected, requests } = await play(story, { at, after }, recovery)
-            if (isFaultInjected) continue
-            expect([requests, requests.length >= story.least]).toEqual([requests, true])
-            break
-          }
-        }
-      })
-    }
-  }
-})
+describe('kill -9, or one failing answer, at any moment leaves at most one transfer, no paid result lost and no authorization stuck', () =>
+  injectEverywhere(stories, play))

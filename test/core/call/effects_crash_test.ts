@@ -2,10 +2,10 @@
  * What acts upon the world under kill -9 and failing answers: nothing is done twice, nothing is paid twice, and what
  * was paid for is had.
  */
-import { describe, expect, test } from 'bun:test'
+import { describe, expect } from 'bun:test'
 import { type Actors, actors, BRIDGE, LINE, rentTo } from '../../actors.ts'
 import { type Answer, type Buyer, encodePayment, kit, type Kit, START } from '../../kit.ts'
-import { injected } from '../fault_injection.ts'
+import { type Blow, injected, labelOf, type Played, injectEverywhere } from '../fault_injection.ts'
 
 type Story = {
   readonly path: string
@@ -63,8 +63,10 @@ async function insist({ clock }: Kit, send: (pollUrl?: string) => Promise<Answer
 
 async function play(
   { path, body, paid, touched }: Story,
-  { at, after, kills }: { at: number; after: boolean; kills: boolean },
-): Promise<{ requests: readonly string[]; isFaultInjected: boolean }> {
+  blow: Omit<Blow, 'kills'>,
+  end: 'death' | 'survival',
+): Promise<Played> {
+  const kills = end === 'death'
   const acts = actors()
   const subject = kit({ ports: { vendors: { voice: acts.voice, phone: acts.phone, bridge: acts.bridge } } })
   const { ports, chain, clock, restart } = subject
@@ -72,11 +74,11 @@ async function play(
   await rentTo(ports.storage, alice.wallet, START)
   const order = body(subject, alice)
   const payment = alice.sign(await alice.ask(order, { path }))
-  const doomed = injected(ports, { at, after, kills })
+  const doomed = injected(ports, { ...blow, kills })
   const old = restart({ workerId: 'first', ports: doomed.ports })
   void alice.buy(order, { path, payment, gateway: old })
   for (let n = 0; n < 3; n++) await clock.advance(3_000)
-  const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
+  const played = { isFaultInjected: doomed.isFaultInjected(), requests: [...doomed.requests] }
 
   const gateway = kills ? restart() : old
   if (kills) await gateway.takeOver()
@@ -88,24 +90,10 @@ async function play(
     pollUrl === undefined ? alice.buy(order, { path, payment, gateway }) : alice.poll(pollUrl, payment, { gateway }),
   )
   await gateway.maintain()
-  const label = isFaultInjected ? `struck ${after ? 'after' : 'before'} ${requests[at - 1]} (question ${at})` : 'unhurt'
+  const label = labelOf(played, blow)
   expect([label, chain.transfers.map(({ value }) => value), touched(acts)]).toEqual([label, [...paid], 1])
-  return { requests, isFaultInjected }
+  return played
 }
 
-describe('kill -9, or one failing answer, at any moment: done once, paid once, and had', () => {
-  for (const [name, story] of Object.entries(stories)) {
-    for (const kills of [true, false]) {
-      test(`in ${name}: ${kills ? 'death' : 'survival'}`, async () => {
-        for (const after of [false, true]) {
-          for (let at = 1; ; at++) {
-            const { isFaultInjected, requests } = await play(story, { at, after, kills })
-            if (isFaultInjected) continue
-            expect([requests, requests.length >= story.least]).toEqual([requests, true])
-            break
-          }
-        }
-      })
-    }
-  }
-})
+describe('kill -9, or one failing answer, at any moment: done once, paid once, and had', () =>
+  injectEverywhere(stories, play, ['death', 'survival']))

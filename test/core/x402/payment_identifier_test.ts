@@ -4,7 +4,16 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { scriptedVendor } from '../../fakes/images.ts'
 import type { Gateway, Payment, Storage } from '../../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, FOX, kit, type Kit, slowVendor } from '../../kit.ts'
-import { injected } from '../fault_injection.ts'
+import {
+  expectNothingLeft,
+  injected,
+  labelOf,
+  type Played,
+  type Recovery,
+  recover,
+  injectEverywhere,
+  unlessDead,
+} from '../fault_injection.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -404,21 +413,15 @@ describe('a race for an identifier', () => {
 })
 
 describe('kill -9, or one failing answer, at any moment of a purchase under an identifier leaves one result for one transfer', () => {
-  type Recovery = 'takeOver' | 'leases' | 'survival'
-  const unlessDead = async ({ clock }: Kit, work: Promise<unknown>) => {
-    await clock.settle()
-    await Promise.race([work, clock.settle()])
-  }
-
   /**
    * Buys under one identifier from a process that is struck, then again with fresh authorizations until there is a
    * result.
    */
   async function play(
-    story: { inlineMs?: number; isDuplicate: boolean },
+    story: { inlineMs?: number; isDuplicate: boolean; least: number },
     blow: { at: number; after: boolean },
     recovery: Recovery,
-  ) {
+  ): Promise<Played> {
     const { inlineMs, isDuplicate } = story
     const subject = kit(inlineMs === undefined ? {} : { inlineMs })
     const { ports, chain, vendor, clock, restart } = subject
@@ -426,18 +429,13 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     const doomed = injected(ports, { ...blow, kills: recovery !== 'survival' })
     const old = restart({ workerId: 'first', ports: doomed.ports })
     const buy = async (gateway: Gateway) => alice.buy(FOX, { payment: await fresh(alice), gateway })
-    await unlessDead(subject, Promise.all([buy(old), ...(isDuplicate ? [buy(old)] : [])]))
-    const [isFaultInjected, requests] = [doomed.isFaultInjected(), [...doomed.requests]]
-    const label = `${isFaultInjected ? `struck ${blow.after ? 'after' : 'before'} ${requests[blow.at - 1]} (question ${blow.at})` : 'unhurt'}, ${recovery}`
+    await unlessDead(clock, Promise.all([buy(old), ...(isDuplicate ? [buy(old)] : [])]))
+    const played = { isFaultInjected: doomed.isFaultInjected(), requests: [...doomed.requests] }
+    if (!played.isFaultInjected) expect(played.requests).toContain('putRecord')
+    const label = `${labelOf(played, blow)}, ${recovery}`
 
     const gateway = recovery === 'survival' ? old : restart({ workerId: 'second' })
-    if (recovery === 'takeOver') await gateway.takeOver()
-    for (const ms of [29_000, 1_000, 29_000, 16_000]) {
-      await clock.advance(ms)
-      // A sweep that fails is made up for by the next, as in the server.
-      if (recovery === 'survival') await gateway.renew().catch(() => {})
-      await gateway.maintain().catch(() => {})
-    }
+    await recover({ clock }, gateway, recovery)
     const before = [chain.transfers.length, vendor.jobs.length]
     let answer = await buy(gateway)
     await clock.settle()
@@ -452,32 +450,16 @@ describe('kill -9, or one failing answer, at any moment of a purchase under an i
     if (before[0] === 1) expect([label, vendor.jobs.length]).toEqual([label, before[1] as number])
     expect([label, (await buy(gateway)).body.id]).toEqual([label, answer.body.id])
     await gateway.maintain()
-    const left = [
-      await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 10),
-      await ports.storage.lostCalls(Number.MAX_SAFE_INTEGER, 10),
-    ]
-    expect([label, left]).toEqual([label, [[], []]])
-    return { requests, isFaultInjected }
+    await expectNothingLeft(ports, label)
+    return played
   }
 
-  const stories = {
-    'an inline purchase': { isDuplicate: false, least: 11 },
-    'two at once, with two authorizations': { isDuplicate: true, least: 17 },
-    'a job': { inlineMs: 0, isDuplicate: false, least: 10 },
-  }
-  for (const [name, story] of Object.entries(stories)) {
-    for (const recovery of ['takeOver', 'leases', 'survival'] as const) {
-      test(`in ${name}: ${recovery}`, async () => {
-        for (const after of [false, true]) {
-          for (let at = 1; ; at++) {
-            const { isFaultInjected, requests } = await play(story, { at, after }, recovery)
-            if (isFaultInjected) continue
-            expect([requests, requests.length >= story.least]).toEqual([requests, true])
-            expect(requests).toContain('putRecord')
-            break
-          }
-        }
-      })
-    }
-  }
+  injectEverywhere(
+    {
+      'an inline purchase': { isDuplicate: false, least: 11 },
+      'two at once, with two authorizations': { isDuplicate: true, least: 17 },
+      'a job': { inlineMs: 0, isDuplicate: false, least: 10 },
+    },
+    play,
+  )
 })
