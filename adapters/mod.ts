@@ -1,5 +1,5 @@
 /** The public door to the adapters that run on Bun, Deno and Node. */
-export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/batched/mod.ts'
+export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/evm/batched/mod.ts'
 export {
   type MemoryChain,
   type MemoryChainOptions,
@@ -7,12 +7,12 @@ export {
   type MemoryTransfer,
   memoryChain,
   type SimulatedOutcome,
-} from './chains/memory.ts'
+} from './chains/evm/memory.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/evm/facilitator.ts'
 export { multiChain } from './chains/multi_chain.ts'
 export { type SolanaChain, type SolanaConfig, solanaChain } from './chains/solana/mod.ts'
-export type { CheckResult } from './chains/results.ts'
+export type { CheckResult } from './chains/lib/results.ts'
 export {
   type SolanaFacilitatorChain,
   type SolanaFacilitatorConfig,

@@ -149,8 +149,8 @@ test('a provider knows no other provider, but for a protocol that it shares with
 
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
 const STATEMENTS = [
-  'adapters/chains/address.ts',
-  'adapters/chains/lib/x402_contracts.ts',
+  'adapters/chains/evm/node/address.ts',
+  'adapters/chains/evm/node/x402_contracts.ts',
   'adapters/storage/manifests.ts',
   'adapters/providers/index.ts',
   'adapters/providers/manifest.ts',

@@ -1,7 +1,7 @@
 /** Ports for tests: a clock that only moves when told, counted ids, a cash chain, scripted vendors. And a buyer. */
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { type MemoryChain, memoryChain } from '../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../adapters/chains/evm/memory.ts'
 import { memoryObjects } from '../adapters/objects/memory.ts'
 import { memoryStorage } from '../adapters/storage/memory.ts'
 import { demoSearch, demoWeb } from '../adapters/providers/demo/search.ts'

@@ -1,4 +1,4 @@
-import type { CallOptions, CheckResult } from './results.ts'
+import type { CallOptions, CheckResult } from './lib/results.ts'
 import type { Chain, ChainKeys, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/mod.ts'
 import { boundedMap } from '../../core/lib/mod.ts'

@@ -2,10 +2,10 @@
  * The payment methods of a gateway: networks, recipients, and who settles. A gateway may accept a network's own
  * payments, batched ones, or both.
  */
-import { addressProblem } from '../../adapters/chains/address.ts'
+import { addressProblem } from '../../adapters/chains/evm/node/address.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../core/mod.ts'
-import { EVM_SCHEMES, type EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import { EVM_SCHEMES, type EvmScheme } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import {
   ADDRESS_PATTERN,
   EVM_NETWORK_PATTERN,

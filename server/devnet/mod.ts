@@ -15,7 +15,7 @@ import {
   PERMIT2,
   PERMIT2_COLLECTOR,
   UPTO_PROXY,
-} from '../../adapters/chains/lib/x402_contracts.ts'
+} from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { CHAIN_ID, holderOf, replaceFile, rpc, startAnvil, type Anvil, type Exit } from './anvil.ts'
 import contracts from './contracts.json' with { type: 'json' }
 

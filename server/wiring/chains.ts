@@ -8,7 +8,7 @@ import { randomBytes } from '../../adapters/local.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
-import type { CheckResult } from '../../adapters/chains/results.ts'
+import type { CheckResult } from '../../adapters/chains/lib/results.ts'
 import type { Balance, Metrics } from '../metrics.ts'
 import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
@@ -98,7 +98,7 @@ export async function chainOf(name: string, paymentMethod: PaymentMethod, chaini
   try {
     if (paymentMethod.kind === 'evm') return await evmPaymentMethod(paymentMethod, chaining)
     if (paymentMethod.kind === 'solana') return await solanaPaymentMethod(paymentMethod)
-    const { batchedChain } = await import('../../adapters/chains/batched/mod.ts')
+    const { batchedChain } = await import('../../adapters/chains/evm/batched/mod.ts')
     return batchedChain({
       apiUrl: paymentMethod.url,
       networks: paymentMethod.networks,

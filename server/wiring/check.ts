@@ -1,5 +1,5 @@
 /** Asks everything that a configuration names, before anything is sold: chains, storage, object store and vendors. */
-import { jsonRpc } from '../../adapters/chains/json_rpc.ts'
+import { jsonRpc } from '../../adapters/chains/lib/json_rpc.ts'
 import { checkKey } from '../../adapters/http/key_check.ts'
 import { systemClock } from '../../adapters/local.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'

@@ -3,7 +3,7 @@
  * chain) before one upstream, whole and streamed, at 1 and at 32 in flight, taking turns. And the memory of 500 open
  * streams. Prints, never asserts.
  */
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Offer } from '../../core/mod.ts'
 import { BUYERS, buyerName, type Facts } from './chat_gateways.ts'
 import type { Measured } from './chat_load.ts'

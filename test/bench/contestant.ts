@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { evmChain } from '../../adapters/chains/evm/mod.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { diskObjects } from '../../adapters/objects/disk.ts'

@@ -8,7 +8,7 @@ import type { Chain, Offer, Payment } from '../../core/mod.ts'
 import { usdc } from '../../core/x402/money.ts'
 import { channelKit } from '../adapters/chains/evm/channels/channel_kit.ts'
 import { evmHarness, type World, world } from '../adapters/chains/evm/evm_kit.ts'
-import { uptoHarness } from '../adapters/chains/evm/upto_kit.ts'
+import { uptoHarness } from '../adapters/chains/evm/upto/upto_kit.ts'
 import { count, table } from './print.ts'
 
 const CALLS = 100

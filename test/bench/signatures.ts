@@ -4,8 +4,8 @@
  */
 import { keccak256, recoverTypedDataAddress, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { domainSeparator, signerRecovery, transferDigests } from '../../adapters/chains/eip3009.ts'
-import { nativeRecovery, portableRecovery } from '../../adapters/chains/key_recovery.ts'
+import { domainSeparator, signerRecovery, transferDigests } from '../../adapters/chains/evm/exact/eip3009.ts'
+import { nativeRecovery, portableRecovery } from '../../adapters/chains/evm/node/key_recovery.ts'
 import { fixed, goal, median, table } from './print.ts'
 
 const PAYMENTS = 200

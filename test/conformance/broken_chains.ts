@@ -1,5 +1,5 @@
 /** One cash chain per law that breaks it, and no other. */
-import { maxLifetimeSeconds } from '../../adapters/chains/exact.ts'
+import { maxLifetimeSeconds } from '../../adapters/chains/evm/exact/payload.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import type { Chain, Fate, Identity, Settlement, Verdict } from '../../core/ports/mod.ts'
 import type { Payment, Receipt } from '../../core/x402/protocol.ts'

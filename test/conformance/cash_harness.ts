@@ -1,5 +1,5 @@
 /** The cash chain with the hands that the chain laws need. */
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Payment } from '../../core/x402/protocol.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Subject } from './law.ts'

@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { type ScriptedAudio, scriptedAudio, TONE } from '../fakes/audio.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../fakes/images.ts'
 import { CLIP, type ScriptedVideo, scriptedVideo } from '../fakes/videos.ts'

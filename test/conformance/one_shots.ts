@@ -1,6 +1,6 @@
 import { expect } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'

@@ -1,6 +1,6 @@
 /** What every chain promises that sells by `upto`, as data: beside the laws of chains, which are those of `exact`. */
 import { expect } from 'bun:test'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { usdc } from '../../core/x402/money.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'

@@ -2,7 +2,7 @@
  * The endpoint laws on every gateway of the inventory (contract 21.1): the same endpoints, whatever the row says of
  * network, offers and catalog.
  */
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { catalog, narrowed, SMALL } from '../../core/mod.ts'
 import { endpointLaws } from '../conformance/endpoints.ts'
 import { EXCEPT, OF_THEIR_OWN } from '../conformance/exceptions.ts'

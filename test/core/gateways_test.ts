@@ -3,7 +3,7 @@
  * without paying.
  */
 import { describe, expect, test } from 'bun:test'
-import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { Type } from '@sinclair/typebox'
 import {
   catalog,

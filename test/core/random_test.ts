@@ -4,7 +4,7 @@
  */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { PIXEL } from '../fakes/images.ts'
 import { imageRows } from '../../core/mod.ts'
 import { type Answer, GENERATIONS, kit, ORIGIN, read } from '../kit.ts'

@@ -4,7 +4,7 @@
  * together, as it was, with limits on refusals alone, and with the usual ones.
  */
 import { parseArgs } from 'node:util'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { streamAnswer } from '../fakes/chat.ts'
 import { newWalletsLimit, type NewWalletsLimit } from '../../core/payment/unpaid/new_wallets.ts'
 import { print, usdc } from '../../core/x402/money.ts'

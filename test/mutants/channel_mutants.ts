@@ -88,7 +88,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     [['a channel that is being refunded is not listed', `isRefunding(state) || (state.charged`, `(state.charged`]],
   ],
   [
-    of('adapters/chains/evm/gas.ts', `${TESTS}/claims_test.ts`),
+    of('adapters/chains/evm/node/gas.ts', `${TESTS}/claims_test.ts`),
     [
       ['gas costs nothing', `return (wei * gas *`, `return (0n * wei * gas *`],
       ['gas costs twice as much', `wei: (fee.max + fee.tip) / 2n`, `wei: fee.max + fee.tip`],

@@ -3,7 +3,7 @@
  * leaves it 4,000.
  */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { scriptedAudio } from '../fakes/audio.ts'
 import { scriptedChat } from '../fakes/chat.ts'
 import { scriptedVideo } from '../fakes/videos.ts'

@@ -1,7 +1,7 @@
 /** An upstream whose faults are set by hand, and gateways that sell what it says on every surface. */
 import { ServerResponse } from 'node:http'
 import { LLMock, type Mountable } from '@copilotkit/aimock'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { makerOf } from '../adapters/providers/lib/protocols.ts'
 import type { Fields, Payment } from '../../core/mod.ts'
 import { handClock } from '../adapters/providers/lib/provider_kit.ts'

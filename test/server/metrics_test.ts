@@ -1,6 +1,6 @@
 /** `/metrics`: who may read it, and that its figures are what happened. */
 import { afterEach, describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../adapters/chains/memory.ts'
+import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { scriptedVendor } from '../fakes/images.ts'
 import { endpoints } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'

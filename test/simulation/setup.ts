@@ -3,7 +3,7 @@
  * on.
  */
 import { evmFamily } from '../../adapters/chains/evm/family.ts'
-import { type MemoryChain, memoryChain } from '../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Endpoint } from '../../core/endpoint/mod.ts'
 import { type Usdc, usdc } from '../../core/x402/money.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'

@@ -1,9 +1,9 @@
 /** The world of one run: a storage, a chain with weather, buyers, and the scheduler under them. */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
-import type { MemoryChain } from '../../adapters/chains/memory.ts'
-import { parseExact } from '../../adapters/chains/exact.ts'
-import { parseUpto } from '../../adapters/chains/lib/upto.ts'
+import type { MemoryChain } from '../../adapters/chains/evm/memory.ts'
+import { parseExact } from '../../adapters/chains/evm/exact/payload.ts'
+import { parseUpto } from '../../adapters/chains/evm/upto/payload.ts'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import type { Offer, Payment, Storage } from '../../core/mod.ts'
 import type { Call, Chain, Identity, Settlement, SettleOptions } from '../../core/ports/mod.ts'

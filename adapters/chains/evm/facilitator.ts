@@ -1,15 +1,15 @@
-import type { CallOptions, CheckResult } from '../results.ts'
+import type { CallOptions, CheckResult } from '../lib/results.ts'
 import { evmFamily } from './family.ts'
-import { chainIdOf, type Domain, payloadOf } from '../eip3009.ts'
+import { chainIdOf, type Domain, payloadOf } from './exact/eip3009.ts'
 import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import { checkEvm } from './check.ts'
-import { evmIdentity } from './identity.ts'
-import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './token.ts'
-import { evmReads, type EvmFate, type ReadsConfig } from './reads.ts'
-import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
-import { settlementOf } from './settle.ts'
-import { type Exact, checkExact, checkValue, refused } from '../exact.ts'
+import { evmIdentity } from './exact/identity.ts'
+import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './node/token.ts'
+import { evmReads, type EvmFate, type ReadsConfig } from './node/reads.ts'
+import { jsonRpc, type RpcConfig } from '../lib/json_rpc.ts'
+import { settlementOf } from './exact/settle.ts'
+import { type Exact, checkExact, checkValue, refused } from './exact/payload.ts'
 import {
   type ApiConfig,
   settingProblems,
@@ -20,8 +20,8 @@ import {
 } from '../facilitator/api.ts'
 import { parseSettleReply, parseSupported, type SettleReply } from '../facilitator/replies.ts'
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
-import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
-import { type PendingSettlement, inFlightSettlements } from '../in_flight.ts'
+import { flagIn, type Hex, lower, uintIn } from '../lib/hex.ts'
+import { type PendingSettlement, inFlightSettlements } from '../lib/in_flight.ts'
 import { boundedMap } from '../../../core/lib/mod.ts'
 
 /**

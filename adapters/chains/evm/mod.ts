@@ -1,15 +1,21 @@
-import { type CallOptions, type CheckResult, unavailable } from '../results.ts'
+import { type CallOptions, type CheckResult, unavailable } from '../lib/results.ts'
 import { evmFamily } from './family.ts'
-import { chainIdOf, type Domain, recoverSigner } from '../eip3009.ts'
+import { chainIdOf, type Domain, recoverSigner } from './exact/eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Refused, Settlement, SettleOptions, Unavailable, Verdict } from '../../../core/ports/mod.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
-import { acceptsSignature, type CheckSignature, evmIdentity, type ParsedPayment, refusedSignature } from './identity.ts'
-import { CONTRACT_LIMITS, type ContractResult } from './contracts.ts'
-import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './token.ts'
-import { evmReads, type Reads, type ReadsConfig } from './reads.ts'
+import {
+  acceptsSignature,
+  type CheckSignature,
+  evmIdentity,
+  type ParsedPayment,
+  refusedSignature,
+} from './exact/identity.ts'
+import { CONTRACT_LIMITS, type ContractResult } from './node/contracts.ts'
+import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './node/token.ts'
+import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
 import {
   type GasFloor,
   type GasState,
@@ -18,28 +24,28 @@ import {
   gasPricer,
   type KeyStatus,
   readKeyStatus,
-} from './gas.ts'
-import { evmRelayer, type Relayer, type RelayerConfig } from './relayer.ts'
-import { jsonRpc, hasCode, type Rpc, type RpcConfig, type RpcFailure } from '../json_rpc.ts'
-import { evmSettler, type SettleConfig, TRANSFER_GAS } from './settle.ts'
-import { checkExact, refused } from '../exact.ts'
-import { evmUpto } from './upto.ts'
+} from './node/gas.ts'
+import { evmRelayer, type Relayer, type RelayerConfig } from './node/relayer.ts'
+import { jsonRpc, hasCode, type Rpc, type RpcConfig, type RpcFailure } from '../lib/json_rpc.ts'
+import { evmSettler, type SettleConfig, TRANSFER_GAS } from './exact/settle.ts'
+import { checkExact, refused } from './exact/payload.ts'
+import { evmUpto } from './upto/mod.ts'
 import { channelDigests } from './channels/digests.ts'
 import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
 import { channelCosts, COIN_PRICE } from './channels/costs.ts'
 import { channelDeposits } from './channels/deposits.ts'
-import { keyCalls } from './channels/key_calls.ts'
-import { keyedChannels } from './channels/keyed.ts'
-import { keyIndex } from './channels/key_index.ts'
-import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/key_recovery.ts'
-import { channelKeys } from './channels/keys.ts'
+import { keyCalls } from './channels/keys/calls.ts'
+import { keyedChannels } from './channels/keys/keyed.ts'
+import { keyIndex } from './channels/keys/key_index.ts'
+import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/keys/recovery.ts'
+import { channelKeys } from './channels/keys/mod.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
-import { flagIn, type Hex, lower, uintIn } from '../hex.ts'
-import type { EvmScheme } from '../lib/x402_contracts.ts'
+import { flagIn, type Hex, lower, uintIn } from '../lib/hex.ts'
+import type { EvmScheme } from './node/x402_contracts.ts'
 
-export type { EvmScheme } from '../lib/x402_contracts.ts'
+export type { EvmScheme } from './node/x402_contracts.ts'
 
 /** Settings of `batch-settlement`: storage for channels, and the key that claims. */
 export type ChannelSettings = {

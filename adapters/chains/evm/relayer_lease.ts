@@ -1,9 +1,9 @@
 import { concurrencyLimiter } from '../../../core/lib/mod.ts'
-import { type CheckResult, unavailable } from '../results.ts'
-import { facilitatorOf, refusedUpto } from '../lib/upto.ts'
+import { type CheckResult, unavailable } from '../lib/results.ts'
+import { facilitatorOf, refusedUpto } from './upto/payload.ts'
 import type { Chain, Closed, Refunding, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
-import type { KeyStatus } from './gas.ts'
+import type { KeyStatus } from './node/gas.ts'
 
 /** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */
 export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }

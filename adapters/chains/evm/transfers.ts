@@ -1,10 +1,10 @@
 /** Payments to an address as the chain has them, for a range of blocks: what the ledger is compared with. */
 import { encodeEventTopics } from 'viem'
 import { checksummed } from '../../../core/lib/mod.ts'
-import { type Hex, isHex, isQuantity, lower, word } from '../hex.ts'
-import { jsonRpc } from '../json_rpc.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi } from '../lib/x402_contracts.ts'
-import { AUTHORIZATION_USED } from './token.ts'
+import { type Hex, isHex, isQuantity, lower, word } from '../lib/hex.ts'
+import { jsonRpc } from '../lib/json_rpc.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi } from './node/x402_contracts.ts'
+import { AUTHORIZATION_USED } from './node/token.ts'
 
 /** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
 export type ChainTransfer = {

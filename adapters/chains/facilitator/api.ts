@@ -1,5 +1,5 @@
 import { type Bearer, cdpBearer, type CdpKey } from './cdp_auth.ts'
-import { readText } from '../json_rpc.ts'
+import { readText } from '../lib/json_rpc.ts'
 
 /** One remote verify/settle API. */
 export type FacilitatorRow = {

@@ -5,7 +5,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import type { PaymentCode } from '../../../core/ports/mod.ts'
-import { type Hex, lower } from '../hex.ts'
+import { type Hex, lower } from '../lib/hex.ts'
 
 /** The members that decide something (x402 v2, VerifyResponse, SettleResponse and supported kinds; decision 64). */
 const Verified = Type.Object({ isValid: Type.Boolean(), invalidReason: Type.Optional(Type.Unknown()) })

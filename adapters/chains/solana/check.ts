@@ -1,10 +1,10 @@
 import type { Address } from '@solana/kit'
-import type { Rpc } from '../json_rpc.ts'
-import type { CheckResult } from '../results.ts'
-import { TOKEN, TOKEN_2022, tokenAccount } from './payload.ts'
-import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './reads.ts'
-import { nodeProblem } from './verify.ts'
-import { parseAddress } from './transaction.ts'
+import type { Rpc } from '../lib/json_rpc.ts'
+import type { CheckResult } from '../lib/results.ts'
+import { TOKEN, TOKEN_2022, tokenAccount } from './exact/payload.ts'
+import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './node/reads.ts'
+import { nodeProblem } from './exact/verify.ts'
+import { parseAddress } from './node/transaction.ts'
 
 export type CheckConfig = {
   readonly network: string

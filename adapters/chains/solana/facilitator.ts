@@ -1,8 +1,8 @@
-import type { CallOptions, CheckResult } from '../results.ts'
+import type { CallOptions, CheckResult } from '../lib/results.ts'
 import { solanaFamily } from './family.ts'
 import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Fate, Identity, Refused, Settlement, Verdict } from '../../../core/ports/mod.ts'
-import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
+import { jsonRpc, type RpcConfig } from '../lib/json_rpc.ts'
 import {
   type ApiConfig,
   settingProblems,
@@ -13,19 +13,27 @@ import {
 } from '../facilitator/api.ts'
 import { parseSettleReply, parseSolanaSupport, type SettleReply } from '../facilitator/replies.ts'
 import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
-import { unknownOnAbort } from '../in_flight.ts'
+import { unknownOnAbort } from '../lib/in_flight.ts'
 import { boundedMap } from '../../../core/lib/mod.ts'
 import { balanceOf, networkOf, type SolanaChain } from './mod.ts'
 import { checkSolana } from './check.ts'
-import { findByScan, type FateConfig, solanaFates } from './fate.ts'
-import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
-import { isValidProof, signedOn } from './keys.ts'
-import { type FeeLimits, checkPayment, type SolanaExact } from './payload.ts'
-import { parseTokenAccount, isPayment, solanaReads } from './reads.ts'
-import { settlementOf, sleep } from './settle.ts'
-import { solanaTerms } from './terms.ts'
-import { nodeProblem, bankTime, BLOCKHASH_EXPIRED, replayed, stale, unfunded, type VerifyConfig } from './verify.ts'
-import { parseAddress, fromBase58, serializeTransaction } from './transaction.ts'
+import { findByScan, type FateConfig, solanaFates } from './exact/fate.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker } from './node/blockhash.ts'
+import { isValidProof, signedOn } from './node/keys.ts'
+import { type FeeLimits, checkPayment, type SolanaExact } from './exact/payload.ts'
+import { parseTokenAccount, isPayment, solanaReads } from './node/reads.ts'
+import { settlementOf, sleep } from './exact/settle.ts'
+import { solanaTerms } from './exact/terms.ts'
+import {
+  nodeProblem,
+  bankTime,
+  BLOCKHASH_EXPIRED,
+  replayed,
+  stale,
+  unfunded,
+  type VerifyConfig,
+} from './exact/verify.ts'
+import { parseAddress, fromBase58, serializeTransaction } from './node/transaction.ts'
 
 /**
  * Configuration of one gateway on a Solana cluster whose payments facilitators verify and settle. `fetch` calls the

@@ -1,13 +1,13 @@
-import type { CallOptions, CheckResult } from '../results.ts'
+import type { CallOptions, CheckResult } from '../lib/results.ts'
 import { solanaFamily } from './family.ts'
 import { type Offer, type Payment, type Terms, type Usdc, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
-import { jsonRpc, type RpcConfig } from '../json_rpc.ts'
+import { jsonRpc, type RpcConfig } from '../lib/json_rpc.ts'
 import { type CheckConfig, checkSolana } from './check.ts'
-import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './fate.ts'
-import { BLOCKHASH_LIFE_MS, blockhashTracker } from './blockhash.ts'
-import { type FeePayer, parseFeePayer, isValidProof, signedOn } from './keys.ts'
-import { type FeePayerState, feePayerMonitor } from './gas.ts'
+import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './exact/fate.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker } from './node/blockhash.ts'
+import { type FeePayer, parseFeePayer, isValidProof, signedOn } from './node/keys.ts'
+import { type FeePayerState, feePayerMonitor } from './node/gas.ts'
 import {
   DEFAULT_FEE_LIMITS,
   type FeeLimits,
@@ -17,12 +17,12 @@ import {
   TOKEN,
   TOKEN_2022,
   tokenAccount,
-} from './payload.ts'
-import { parseTokenAccount, type SolanaReads, solanaReads } from './reads.ts'
-import { type SettleConfig, solanaSettler } from './settle.ts'
-import { solanaTerms } from './terms.ts'
-import { solanaVerifier, stale, type VerifyConfig } from './verify.ts'
-import { parseAddress, toBase58 } from './transaction.ts'
+} from './exact/payload.ts'
+import { parseTokenAccount, type SolanaReads, solanaReads } from './node/reads.ts'
+import { type SettleConfig, solanaSettler } from './exact/settle.ts'
+import { solanaTerms } from './exact/terms.ts'
+import { solanaVerifier, stale, type VerifyConfig } from './exact/verify.ts'
+import { parseAddress, toBase58 } from './node/transaction.ts'
 
 /** Configuration of one gateway on a Solana cluster. Defaults suit a public node. */
 export type SolanaConfig = {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
 import { brokenChains } from '../../conformance/broken_chains.ts'
 import { cashSubject } from '../../conformance/cash_harness.ts'

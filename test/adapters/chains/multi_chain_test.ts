@@ -1,6 +1,6 @@
 /** One gateway on several rails: the laws through it, and whose an offer is, today and after a restart. */
 import { afterAll, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { multiChain } from '../../../adapters/chains/multi_chain.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
@@ -9,7 +9,7 @@ import { cashHarness, cashSubject } from '../../conformance/cash_harness.ts'
 import { chainLaws } from '../../conformance/chains.ts'
 import { runLaws } from '../../conformance/law.ts'
 import { START } from '../../kit.ts'
-import { harness } from './batched/batched_kit.ts'
+import { harness } from './evm/batched/batched_kit.ts'
 
 /** Another rail beside the one that is asked: of another network, and asked for no balance. */
 function beside(): Chain {

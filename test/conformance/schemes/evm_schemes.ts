@@ -8,7 +8,7 @@ import {
   EVM_SCHEMES,
   type EvmScheme,
   PERMIT2,
-} from '../../../adapters/chains/lib/x402_contracts.ts'
+} from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { systemClock } from '../../../adapters/local.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { ASSET, DOMAIN, isSend, type Line, line, NETWORK, type World } from '../../adapters/chains/evm/evm_kit.ts'

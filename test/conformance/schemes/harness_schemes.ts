@@ -2,7 +2,7 @@
 import type { Payment } from '../../../core/mod.ts'
 import { getBase58Encoder } from '@solana/kit'
 import type { SolanaNode } from '../../../server/devnet/solana/node.ts'
-import { harness as batchedHarness } from '../../adapters/chains/batched/batched_kit.ts'
+import { harness as batchedHarness } from '../../adapters/chains/evm/batched/batched_kit.ts'
 import { facilitatorHarness, referenceSolanaDesk } from '../../adapters/chains/solana/facilitator_kit.ts'
 import { solanaHarness } from '../../adapters/chains/solana/solana_kit.ts'
 import { testClock } from '../../kit.ts'

@@ -1,5 +1,5 @@
 /** `exact` and `upto` on the chain in memory, which passes the laws of chains: for the quick tests. */
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { testClock } from '../../kit.ts'
 import type { SchemeFactory, WayToPay } from './scheme.ts'
 

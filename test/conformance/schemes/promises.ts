@@ -1,6 +1,6 @@
 /** The promises, written once: each is tried on a whole gateway over a way to pay. */
 import { expect } from 'bun:test'
-import { MAX_ACCOUNT_REVERTS } from '../../../adapters/chains/revert_limiter.ts'
+import { MAX_ACCOUNT_REVERTS } from '../../../adapters/chains/lib/revert_limiter.ts'
 import type { LedgerEntry, Payment } from '../../../core/mod.ts'
 import { decodeHeader } from '../../kit.ts'
 import { COMPLETIONS } from '../../core/call/stream_kit.ts'

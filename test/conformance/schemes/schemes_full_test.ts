@@ -1,7 +1,7 @@
 /** The law of schemes on a real node: the schemes of EVM, and a facilitator of theirs. */
 import { afterAll, beforeAll } from 'bun:test'
 import { world, type World } from '../../adapters/chains/evm/evm_kit.ts'
-import { EVM_SCHEMES } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { EVM_SCHEMES } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { evmFacilitatorScheme, evmScheme } from './evm_schemes.ts'
 import { runRow } from './run_row.ts'
 

@@ -5,8 +5,8 @@
 import { type Hex, keccak256, toHex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChannelConfig, channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
-import { lower } from '../../../adapters/chains/hex.ts'
-import { ERC3009_COLLECTOR, PERMIT2, UPTO_PROXY } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
+import { ERC3009_COLLECTOR, PERMIT2, UPTO_PROXY } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 
 const fieldsOf = (text: string) =>

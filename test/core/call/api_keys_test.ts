@@ -1,6 +1,6 @@
 /** Calls that are paid by an API key: admitted, charged, refused, and what becomes of the key. */
 import { describe, expect, test } from 'bun:test'
-import { privateKeyOf } from '../../../adapters/chains/evm/api_key.ts'
+import { privateKeyOf } from '../../../adapters/chains/evm/channels/keys/api_key.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { KEY_HEADERS } from '../../../core/identity/presented_key.ts'
 import { keyText } from '../../../core/identity/key_text.ts'

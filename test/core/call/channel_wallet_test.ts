@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { lower } from '../../../adapters/chains/hex.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import type { Rules } from '../../../core/payment/control/rules.ts'

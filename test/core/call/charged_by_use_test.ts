@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { DONE, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { withMargin } from '../../../core/endpoint/prices.ts'
 import { chargeOf } from '../../../core/payment/control/margin.ts'

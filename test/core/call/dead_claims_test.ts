@@ -1,6 +1,6 @@
 /** Settlements that a process had in flight when it was killed, and whoever asks for their results meanwhile. */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { Gateway, Payment } from '../../../core/mod.ts'
 import { embedded, FOX, kit, read, testClock } from '../../kit.ts'
 import { SKY, STREAM, table } from './stream_kit.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { type Answer, FOX, kit, readyJob, slowVendor } from '../../kit.ts'
 
 const HOUR = 3_600_000

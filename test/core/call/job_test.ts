@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
 import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { endpoints, polled } from '../../../core/mod.ts'

@@ -2,7 +2,7 @@
 import { silent } from '../../../core/ports/meter.ts'
 import { expect, test } from 'bun:test'
 import type { Settlement } from '../../../core/ports/mod.ts'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { FOX, kit, type KitOptions, testClock } from '../../kit.ts'
 import { SKY, table } from './stream_kit.ts'
 

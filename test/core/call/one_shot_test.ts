@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { Ports } from '../../../core/mod.ts'
 import {
   type Answer,

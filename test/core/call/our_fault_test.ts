@@ -1,6 +1,6 @@
 /** Answers that were delivered, and whose payments the gateway itself could not send before they ended. */
 import { describe, expect, test } from 'bun:test'
-import { type MemoryChain, memoryChain } from '../../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { Chain } from '../../../core/mod.ts'
 import { read } from '../../kit.ts'
 import { SKY, table } from './stream_kit.ts'

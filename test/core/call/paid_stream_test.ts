@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { chatPieces, DONE, streamAnswer } from '../../fakes/chat.ts'
 import { ApiError, endpoints } from '../../../core/mod.ts'

@@ -1,6 +1,6 @@
 /** An authorization of nothing proves a wallet: it is verified, claimed and never sent. */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { endpoints } from '../../../core/mod.ts'
 import { type Actors, actors, failing, LINE, rentTo } from '../../actors.ts'
 import { type Answer, type Buyer, kit, type Kit, type KitOptions, START } from '../../kit.ts'

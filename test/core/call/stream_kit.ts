@@ -1,6 +1,6 @@
 /** A buyer in front of a live endpoint: what is asked there, and how a stream is read. */
 import { chunk, DONE, scriptedChat, type ScriptedChat, USAGE, usageChunk } from '../../fakes/chat.ts'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { ChatAnswer, Fields, Gateway, Payment } from '../../../core/mod.ts'
 import { type Buyer, door, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../../kit.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { CLIP_BYTES, clipOf } from '../../fakes/videos.ts'

@@ -3,7 +3,7 @@
  * (contract 1.47, 1.46).
  */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { chatPieces, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { print, usdc } from '../../../core/x402/money.ts'
 import { door, FOX, kit, type KitOptions, read } from '../../kit.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import type { Fate } from '../../../core/ports/mod.ts'
 import { judgeProof } from '../../../core/identity/proofs.ts'

@@ -1,6 +1,6 @@
 /** A payment with a deposit: the deposit is on chain before any work begins. */
 import { describe, expect, test } from 'bun:test'
-import type { Hex } from '../../../adapters/chains/hex.ts'
+import type { Hex } from '../../../adapters/chains/lib/hex.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import type { Offer } from '../../../core/mod.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { type Answer, decodeHeader, door, FOX, GENERATIONS, kit, readyJob } from '../../kit.ts'
 
 const statuses = (answers: readonly Answer[]) =>

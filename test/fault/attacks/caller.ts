@@ -1,7 +1,7 @@
 /** Whoever attacks: HTTP requests, wallets with test money, and what the public chain tells. */
 import { encodeFunctionData, type Hex, keccak256, pad, parseAbi, toHex } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { BATCH_SETTLEMENT, batchSettlementAbi, PERMIT2 } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi, PERMIT2 } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { LAST_WORDS } from './vendor.ts'
 import { CHAT_MODEL, SECOND, type Target } from './target.ts'

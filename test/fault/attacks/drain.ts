@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
 import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
 import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
-import { MAX_ACCOUNT_REVERTS } from '../../../adapters/chains/revert_limiter.ts'
+import { MAX_ACCOUNT_REVERTS } from '../../../adapters/chains/lib/revert_limiter.ts'
 import type { Offer } from '../../../core/x402/protocol.ts'
 import {
   base64,

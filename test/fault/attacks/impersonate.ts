@@ -1,7 +1,7 @@
 /** Buying in the name of another wallet: lists, limits and receipts, by channels that anybody fills. */
 import { encodeFunctionData, type Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
 import {
   channelOf,

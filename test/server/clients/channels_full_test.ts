@@ -7,7 +7,7 @@ import { createPublicClient, erc20Abi, type Hex, http, parseEventLogs } from 'vi
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { evmChain } from '../../../adapters/chains/evm/mod.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { rpc } from '../../../server/devnet/anvil.ts'
 import type { Running } from '../../../server/main.ts'
 import { startedGateways } from '../started_gateway.ts'

@@ -23,7 +23,7 @@ import {
   PERMIT2_COLLECTOR,
   permit2Abi,
   UPTO_PROXY,
-} from '../../../adapters/chains/lib/x402_contracts.ts'
+} from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import contracts from '../../../server/devnet/contracts.json' with { type: 'json' }
 import { world, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { DEVNET_ASSET } from '../../../server/devnet/mod.ts'

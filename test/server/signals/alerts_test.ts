@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto'
 import { type AlertReport, type Condition, watcher } from '../../../server/signals/alerts.ts'
 import { findersOf, type Watched } from '../../../server/signals/conditions.ts'
 import { webhook } from '../../../server/signals/webhook.ts'
-import { memoryChain } from '../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { kit, START, testClock, testLog } from '../../kit.ts'
 
 const LOW: Condition = {

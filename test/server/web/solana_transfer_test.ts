@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
-import { checkPayment, DEFAULT_FEE_LIMITS } from '../../../adapters/chains/solana/payload.ts'
-import { fromBase58, parseTransaction } from '../../../adapters/chains/solana/transaction.ts'
+import { checkPayment, DEFAULT_FEE_LIMITS } from '../../../adapters/chains/solana/exact/payload.ts'
+import { fromBase58, parseTransaction } from '../../../adapters/chains/solana/node/transaction.ts'
 import type { Offer } from '../../../core/x402/protocol.ts'
 import { MINT } from '../../../server/devnet/solana/tokens.ts'
 import { signText, signTransaction, transferOf } from '../../../server/web/pages/wallets/solana_transfer.ts'

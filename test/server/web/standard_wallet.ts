@@ -1,6 +1,6 @@
 /** A browser wallet of a test: it registers as the Wallet Standard says, and signs outside of the page. */
 import { createKeyPairSignerFromBytes, getBase58Encoder } from '@solana/kit'
-import { fromBase58 } from '../../../adapters/chains/solana/transaction.ts'
+import { fromBase58 } from '../../../adapters/chains/solana/node/transaction.ts'
 import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
 import { signText, signTransaction } from '../../../server/web/pages/wallets/solana_transfer.ts'
 import type { Page } from './browser.ts'

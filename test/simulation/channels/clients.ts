@@ -1,6 +1,6 @@
 /** Channels of buyers, and what their clients believe. */
 import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
-import { type Hex, lower, word } from '../../../adapters/chains/hex.ts'
+import { type Hex, lower, word } from '../../../adapters/chains/lib/hex.ts'
 import { digests } from './contract.ts'
 import { AUTHORIZER, type Signer, signerOf } from './keys.ts'
 import { ASSET, PAY_TO, WITHDRAW_DELAY } from './terms.ts'

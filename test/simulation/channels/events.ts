@@ -1,8 +1,8 @@
 /** Everything that may happen in a run with channels, and how often. */
 import type { Reply } from '../../../core/http/reply.ts'
 import { encodeFunctionData } from 'viem'
-import { lower } from '../../../adapters/chains/hex.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/chains/lib/x402_contracts.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { pollUrl, strangerPollUrl, type Product, requestOf } from '../products.ts'
 import { ownerOf } from '../scheduler.ts'
 import { MIN_DEPOSIT } from './terms.ts'

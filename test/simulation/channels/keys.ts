@@ -5,8 +5,8 @@ import { peek } from 'bun'
 import { keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils'
-import { recoverSigner } from '../../../adapters/chains/eip3009.ts'
-import { type Hex, lower } from '../../../adapters/chains/hex.ts'
+import { recoverSigner } from '../../../adapters/chains/evm/exact/eip3009.ts'
+import { type Hex, lower } from '../../../adapters/chains/lib/hex.ts'
 
 export type Signer = { readonly address: Hex; sign(digest: Hex): Hex }
 

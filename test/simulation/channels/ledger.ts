@@ -1,8 +1,8 @@
 /** What truly happened to channels in a run, kept apart from the storage, and the laws by which it is read. */
 import { peek } from 'bun'
 import { DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
-import type { ContractCall } from '../../../adapters/chains/evm/token.ts'
-import { type Hex, lower } from '../../../adapters/chains/hex.ts'
+import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
+import { type Hex, lower } from '../../../adapters/chains/lib/hex.ts'
 import { CHAIN_AWAY } from '../../../core/endpoint/replies.ts'
 import type { Reply } from '../../../core/http/reply.ts'
 import type { Payment } from '../../../core/mod.ts'

@@ -3,7 +3,7 @@
  * payloads in the names of others, sends again what it has read, opens channels by salts, funds channels of others,
  * and takes its money away.
  */
-import { lower } from '../../../adapters/chains/hex.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
 import type { Product } from '../products.ts'
 import { alive, poll, post } from './events.ts'
 import { type Client, clientOf, THIEF } from './clients.ts'

@@ -1,8 +1,8 @@
 /** Brings what was charged to the chain: claims of many channels in one transaction, and the watch on withdrawals. */
 import type { PrivateKeyAccount } from 'viem/accounts'
-import type { Reads } from '../reads.ts'
-import type { Relayer } from '../relayer.ts'
-import { type Hex, lower } from '../../hex.ts'
+import type { Reads } from '../node/reads.ts'
+import type { Relayer } from '../node/relayer.ts'
+import { type Hex, lower } from '../../lib/hex.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
 import type { ChannelRefunds } from './refunds.ts'

@@ -7,9 +7,9 @@ import {
   encodeEventTopics,
   toFunctionSelector,
 } from 'viem'
-import type { ChainLog, ContractCall } from '../token.ts'
-import { type Hex, lower } from '../../hex.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
+import type { ChainLog, ContractCall } from '../node/token.ts'
+import { type Hex, lower } from '../../lib/hex.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../node/x402_contracts.ts'
 import type { ChannelConfig } from './digests.ts'
 import type { Deposit } from './payload.ts'
 import type { ChannelState, Mirror } from './state.ts'

@@ -3,7 +3,7 @@
  * fee, so deposits have a least amount, and purchases come before refunds (decision 142).
  */
 import { boundedMap } from '../../../../core/lib/mod.ts'
-import { priceOfGas } from '../gas.ts'
+import { priceOfGas } from '../node/gas.ts'
 
 export type CostsConfig = {
   /** Price of one unit of gas, in wei, as the node last told it. */

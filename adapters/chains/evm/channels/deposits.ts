@@ -3,12 +3,12 @@
  * of its channel before anything is worked on (decision 138).
  */
 import type { Refused, Unavailable } from '../../../../core/ports/mod.ts'
-import { flagIn, type Hex, lower } from '../../hex.ts'
-import { type CallOptions, unavailable } from '../../results.ts'
-import { payerRevertLimiter } from '../../revert_limiter.ts'
-import type { Reads, ViewOptions } from '../reads.ts'
-import type { Relayer } from '../relayer.ts'
-import { stateCall } from '../token.ts'
+import { flagIn, type Hex, lower } from '../../lib/hex.ts'
+import { type CallOptions, unavailable } from '../../lib/results.ts'
+import { payerRevertLimiter } from '../../lib/revert_limiter.ts'
+import type { Reads, ViewOptions } from '../node/reads.ts'
+import type { Relayer } from '../node/relayer.ts'
+import { stateCall } from '../node/token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
 import type { ChannelCosts } from './costs.ts'
 import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'

@@ -1,10 +1,10 @@
 /** Digests under the settlement contract's EIP-712 domain: channels, vouchers, claims, refunds. */
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
-import { type Hex, lower, word } from '../../hex.ts'
+import { type Hex, lower, word } from '../../lib/hex.ts'
 import { boundedMap } from '../../../../core/lib/mod.ts'
-import { domainSeparator } from '../../eip3009.ts'
-import { BATCH_SETTLEMENT } from '../../lib/x402_contracts.ts'
+import { domainSeparator } from '../exact/eip3009.ts'
+import { BATCH_SETTLEMENT } from '../node/x402_contracts.ts'
 
 /** The parameters of a channel; hex in lower case. They cannot change: other parameters are another channel. */
 export type ChannelConfig = {

@@ -14,12 +14,12 @@ import type {
   Verdict,
 } from '../../../../core/ports/mod.ts'
 import { type Offer, type Payment, type Receipt, type Terms, usdc } from '../../../../core/x402/mod.ts'
-import { domainSeparator, receiveDigestOf, recoverSigner } from '../../eip3009.ts'
-import { ERC3009_COLLECTOR } from '../../lib/x402_contracts.ts'
-import type { CheckSignature } from '../identity.ts'
-import type { Reads } from '../reads.ts'
-import { type Hex, lower } from '../../hex.ts'
-import { type CallOptions, unavailable } from '../../results.ts'
+import { domainSeparator, receiveDigestOf, recoverSigner } from '../exact/eip3009.ts'
+import { ERC3009_COLLECTOR } from '../node/x402_contracts.ts'
+import type { CheckSignature } from '../exact/identity.ts'
+import type { Reads } from '../node/reads.ts'
+import { type Hex, lower } from '../../lib/hex.ts'
+import { type CallOptions, unavailable } from '../../lib/results.ts'
 import { mirrorCalls, mirrorIn } from './contract.ts'
 import { type ChannelConfig, channelDigests } from './digests.ts'
 import {

@@ -4,7 +4,7 @@
  */
 import { boundedMap, checksummed, type Json, sharedBy } from '../../../../core/lib/mod.ts'
 import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
-import type { Hex } from '../../hex.ts'
+import type { Hex } from '../../lib/hex.ts'
 import type { ChannelConfig } from './digests.ts'
 
 /** State of a channel on chain. Amounts are in base units. */

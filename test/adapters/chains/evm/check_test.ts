@@ -2,10 +2,10 @@
 import { expect, test } from 'bun:test'
 import { encodeAbiParameters } from 'viem'
 import { type CheckConfig, checkEvm } from '../../../../adapters/chains/evm/check.ts'
-import { stateCall } from '../../../../adapters/chains/evm/token.ts'
-import { domainSeparator } from '../../../../adapters/chains/eip3009.ts'
-import type { Hex } from '../../../../adapters/chains/hex.ts'
-import type { Answer, Rpc } from '../../../../adapters/chains/json_rpc.ts'
+import { stateCall } from '../../../../adapters/chains/evm/node/token.ts'
+import { domainSeparator } from '../../../../adapters/chains/evm/exact/eip3009.ts'
+import type { Hex } from '../../../../adapters/chains/lib/hex.ts'
+import type { Answer, Rpc } from '../../../../adapters/chains/lib/json_rpc.ts'
 
 const ASSET: Hex = `0x${'a'.repeat(40)}`
 const domain = { name: 'USDC', version: '2' }

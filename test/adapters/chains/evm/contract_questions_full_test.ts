@@ -2,8 +2,8 @@
 import { afterAll, expect, test } from 'bun:test'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { CONTRACT_LIMITS } from '../../../../adapters/chains/evm/contracts.ts'
-import { jsonRpc } from '../../../../adapters/chains/json_rpc.ts'
+import { CONTRACT_LIMITS } from '../../../../adapters/chains/evm/node/contracts.ts'
+import { jsonRpc } from '../../../../adapters/chains/lib/json_rpc.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { type EvmHarness, evmHarness, type Message, signPayment, type World, world } from './evm_kit.ts'
 

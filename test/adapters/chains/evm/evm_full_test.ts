@@ -1,4 +1,4 @@
-import { digestOf, domainSeparator, recoverSigner } from '../../../../adapters/chains/eip3009.ts'
+import { digestOf, domainSeparator, recoverSigner } from '../../../../adapters/chains/evm/exact/eip3009.ts'
 import { afterAll, describe, expect, test } from 'bun:test'
 import { concatHex, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
@@ -9,12 +9,12 @@ import {
   type ChainLog,
   findPayment,
   parseReceipt,
-} from '../../../../adapters/chains/evm/token.ts'
-import { evmIdentity } from '../../../../adapters/chains/evm/identity.ts'
-import { evmReads } from '../../../../adapters/chains/evm/reads.ts'
-import { jsonRpc } from '../../../../adapters/chains/json_rpc.ts'
-import { type Exact, maxLifetimeSeconds, parseExact } from '../../../../adapters/chains/exact.ts'
-import { hexOf, lower, word } from '../../../../adapters/chains/hex.ts'
+} from '../../../../adapters/chains/evm/node/token.ts'
+import { evmIdentity } from '../../../../adapters/chains/evm/exact/identity.ts'
+import { evmReads } from '../../../../adapters/chains/evm/node/reads.ts'
+import { jsonRpc } from '../../../../adapters/chains/lib/json_rpc.ts'
+import { type Exact, maxLifetimeSeconds, parseExact } from '../../../../adapters/chains/evm/exact/payload.ts'
+import { hexOf, lower, word } from '../../../../adapters/chains/lib/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'

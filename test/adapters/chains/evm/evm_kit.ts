@@ -1,10 +1,10 @@
 /** A local chain for tests, a fetch that fails as told in front of it, and the hands that the chain laws need. */
 import { type Hex, keccak256, pad, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { transferCall } from '../../../../adapters/chains/evm/token.ts'
+import { transferCall } from '../../../../adapters/chains/evm/node/token.ts'
 import { type EvmChain, type EvmConfig, evmChain } from '../../../../adapters/chains/evm/mod.ts'
-import { parseExact } from '../../../../adapters/chains/exact.ts'
-import { word } from '../../../../adapters/chains/hex.ts'
+import { parseExact } from '../../../../adapters/chains/evm/exact/payload.ts'
+import { word } from '../../../../adapters/chains/lib/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { rpc, startAnvil } from '../../../../server/devnet/anvil.ts'
 import { CONTRACTS } from '../../../../server/devnet/mod.ts'

@@ -5,8 +5,8 @@
 import { afterAll, expect, test } from 'bun:test'
 import { type Hex, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { payerRevertLimiter } from '../../../../adapters/chains/revert_limiter.ts'
-import { word } from '../../../../adapters/chains/hex.ts'
+import { payerRevertLimiter } from '../../../../adapters/chains/lib/revert_limiter.ts'
+import { word } from '../../../../adapters/chains/lib/hex.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
 import { type EvmHarness, evmHarness, isSend, signPayment, type World, world } from './evm_kit.ts'
 import wallets from './moody_wallet.json' with { type: 'json' }

@@ -3,9 +3,9 @@
  * holds.
  */
 import { describe, expect, test } from 'bun:test'
-import { type MemoryChain, memoryChain } from '../../../../adapters/chains/memory.ts'
+import { type MemoryChain, memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
-import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/gas.ts'
+import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/node/gas.ts'
 import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/relayer_lease.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { cashHarness, cashSubject } from '../../../conformance/cash_harness.ts'

@@ -8,8 +8,8 @@ import { registerExactEvmScheme } from '@x402/evm/exact/facilitator'
 import { createWalletClient, type Hex, http, publicActions, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
-import { transferCall } from '../../../../adapters/chains/evm/token.ts'
-import { parseExact } from '../../../../adapters/chains/exact.ts'
+import { transferCall } from '../../../../adapters/chains/evm/node/token.ts'
+import { parseExact } from '../../../../adapters/chains/evm/exact/payload.ts'
 import {
   facilitatorChain,
   type FacilitatorChain,

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { createHash } from 'node:crypto'
 import { AccountRole, type Address, address, getAddressDecoder, type Instruction } from '@solana/kit'
-import { TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/payload.ts'
+import { TOKEN, TOKEN_2022, tokenAccount } from '../../../../adapters/chains/solana/exact/payload.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import type { SolanaNode } from '../../../../server/devnet/solana/node.ts'
 import { MINT } from '../../../../server/devnet/solana/tokens.ts'

@@ -1,6 +1,6 @@
 /** Fee payers on a local Solana: one that runs low is not offered, and the next one is. */
 import { afterAll, expect, test } from 'bun:test'
-import { FEE_PAYER_FLOOR } from '../../../../adapters/chains/solana/gas.ts'
+import { FEE_PAYER_FLOOR } from '../../../../adapters/chains/solana/node/gas.ts'
 import { solanaChain } from '../../../../adapters/chains/solana/mod.ts'
 import type { SolanaNode } from '../../../../server/devnet/solana/node.ts'
 import { newKey, solanaHarness, solanaWorld } from './solana_kit.ts'

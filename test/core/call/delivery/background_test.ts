@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { cancelCall } from '../../../../core/call/delivery/background.ts'
 import { deliverStream } from '../../../../core/call/delivery/stream.ts'
 import { door } from '../../../kit.ts'

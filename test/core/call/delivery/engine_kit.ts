@@ -1,6 +1,6 @@
 /** An engine without a gateway, and calls that are opened in its ledger, so that a delivery can be called by itself. */
 import { Type } from '@sinclair/typebox'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { memoryObjects } from '../../../../adapters/objects/memory.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory.ts'
 import { noDeliveries } from '../../../../core/call/delivery/deliveries.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { deliverHybrid } from '../../../../core/call/delivery/hybrid.ts'
 import type { OpenedCall } from '../../../../core/call/work/opened_call.ts'
 import type { Hybrid } from '../../../../core/endpoint/mod.ts'

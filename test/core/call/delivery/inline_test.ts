@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { deliverInline } from '../../../../core/call/delivery/inline.ts'
 import type { OpenedCall } from '../../../../core/call/work/opened_call.ts'
 import type { Inline } from '../../../../core/endpoint/mod.ts'

@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { drainStreams } from '../../../../core/call/delivery/deliveries.ts'
 import { deliverStream } from '../../../../core/call/delivery/stream.ts'
 import type { Settlement } from '../../../../core/ports/mod.ts'

@@ -3,7 +3,7 @@
  * 7.20, 3.17, 7.22).
  */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
 import { chatRows, ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'

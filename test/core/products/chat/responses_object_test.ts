@@ -13,7 +13,7 @@ import {
   usageChunk,
   wholeAnswer,
 } from '../../../fakes/chat.ts'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { ApiError } from '../../../../core/mod.ts'
 import schema from '../../../vectors/responses_api.json' with { type: 'json' }
 import { encodePayment, kit, ORIGIN, read, START } from '../../../kit.ts'

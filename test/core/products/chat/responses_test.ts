@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { ApiError, type Fields, type Json, type Ports, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
 import { decodeHeader, door, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
 import { rowsOf } from '../../../vectors/rows.ts'

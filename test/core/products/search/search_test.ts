@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
 import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'

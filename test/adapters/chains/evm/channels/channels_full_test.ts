@@ -3,12 +3,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { signVoucher } from '@x402/evm/batch-settlement/client'
 import { encodeAbiParameters, encodeFunctionData, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { hexOf } from '../../../../../adapters/chains/hex.ts'
+import { hexOf } from '../../../../../adapters/chains/lib/hex.ts'
 import {
   BATCH_SETTLEMENT,
   batchSettlementAbi as abi,
   ERC3009_COLLECTOR,
-} from '../../../../../adapters/chains/lib/x402_contracts.ts'
+} from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { NETWORK, world, type World } from '../evm_kit.ts'

@@ -1,8 +1,8 @@
 /** Refunds of channels on a real node: what payers get back, and what stands between a refund and a purchase. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { encodeFunctionData, type Hex } from 'viem'
-import { hexOf } from '../../../../../adapters/chains/hex.ts'
-import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import { hexOf } from '../../../../../adapters/chains/lib/hex.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import type { EvmChain } from '../../../../../adapters/chains/evm/mod.ts'
 import type { Offer, Payment, Storage, StoredRecord } from '../../../../../core/mod.ts'

@@ -11,9 +11,9 @@ import {
   newState,
   type Refund,
 } from '../../../../../adapters/chains/evm/channels/state.ts'
-import type { SendResult } from '../../../../../adapters/chains/evm/relayer.ts'
-import { type Hex, word } from '../../../../../adapters/chains/hex.ts'
-import { batchSettlementAbi as abi } from '../../../../../adapters/chains/lib/x402_contracts.ts'
+import type { SendResult } from '../../../../../adapters/chains/evm/node/relayer.ts'
+import { type Hex, word } from '../../../../../adapters/chains/lib/hex.ts'
+import { batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
 import { FREE } from './vouchers.ts'
 

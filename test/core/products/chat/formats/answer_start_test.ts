@@ -3,7 +3,7 @@
  * (decision 17).
  */
 import { describe, expect, test } from 'bun:test'
-import { memoryChain } from '../../../../../adapters/chains/memory.ts'
+import { memoryChain } from '../../../../../adapters/chains/evm/memory.ts'
 import { chatPieces, chunk, DONE, scriptedChat, streamAnswer, usageChunk, wholeAnswer } from '../../../../fakes/chat.ts'
 import { catalog, type ChatAnswer, type Fields, type ChatFormat } from '../../../../../core/mod.ts'
 import { isAnswerStart } from '../../../../../core/products/chat/formats/answer_start.ts'

@@ -1,0 +1,82 @@
+/** The key pair of an API key: derived from its seed, natively where the optional package secp256k1 is installed. */
+import { hkdf } from '@noble/hashes/hkdf'
+import { sha256 } from '@noble/hashes/sha256'
+import { keccak_256 } from '@noble/hashes/sha3'
+import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { privateKeyToAccount } from 'viem/accounts'
+import type { Hex } from '../../../lib/hex.ts'
+
+/** Signs digests as one address, until it is closed. */
+export type KeySigner = {
+  readonly address: Hex
+  /** The 65 bytes of a signature, as contracts take it. Rejects once it is closed. */
+  sign(digest: Hex): Promise<Hex>
+  /** Wipes the private key. */
+  close(): void
+}
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+const INFO = 'farebox api key v1'
+
+/** The private key of a seed, 32 bytes. A wallet's key used as a seed gives another address, which owns nothing. */
+export function privateKeyOf(seed: Uint8Array): Uint8Array {
+  const wide = hkdf(sha256, seed, new Uint8Array(0), utf8ToBytes(INFO), 48)
+  const key = (BigInt(`0x${bytesToHex(wide)}`) % (ORDER - 1n)) + 1n
+  wide.fill(0)
+  return hexToBytes(key.toString(16).padStart(64, '0'))
+}
+
+/** The signer of a seed. The seed is wiped by whoever has it. */
+export async function keySigner(seed: Uint8Array, given?: Curve): Promise<KeySigner> {
+  const key = privateKeyOf(seed)
+  const curve = given ?? (await (loaded ??= nativeCurve().then((found) => found ?? portableCurve)))
+  const address: Hex = `0x${bytesToHex(keccak_256(curve.publicKey(key).subarray(1))).slice(24)}`
+  let isClosed = false
+  return {
+    address,
+    async sign(digest) {
+      if (isClosed) throw new Error('the API key is closed')
+      const { signature, recid } = await curve.sign(hexToBytes(digest.slice(2)), key)
+      return `0x${bytesToHex(signature)}${recid === 1 ? '1c' : '1b'}`
+    },
+    close() {
+      isClosed = true
+      key.fill(0)
+    },
+  }
+}
+
+export type Curve = {
+  /** Uncompressed: 65 bytes. */
+  publicKey(key: Uint8Array): Uint8Array
+  /** With a low s. */
+  sign(digest: Uint8Array, key: Uint8Array): Signed | Promise<Signed>
+}
+
+type Signed = { readonly signature: Uint8Array; readonly recid: number }
+
+let loaded: Promise<Curve> | undefined
+
+/** libsecp256k1; undefined where it does not load. */
+export async function nativeCurve(): Promise<Curve | undefined> {
+  try {
+    const { default: library } = await import('secp256k1/bindings.js')
+    return {
+      publicKey: (key) => library.publicKeyCreate(key, false),
+      sign: (digest, key) => library.ecdsaSign(digest, key),
+    }
+  } catch {
+    return undefined // a library fails to load in as many ways as there are platforms, and the portable one serves them
+  }
+}
+
+/** The same in JavaScript, which copies the key into text that cannot be wiped. */
+export const portableCurve: Curve = {
+  publicKey: (key) => hexToBytes(accountOf(key).publicKey.slice(2)),
+  async sign(digest, key) {
+    const signed = hexToBytes((await accountOf(key).sign({ hash: `0x${bytesToHex(digest)}` })).slice(2))
+    return { signature: signed.subarray(0, 64), recid: signed[64] === 28 ? 1 : 0 }
+  },
+}
+
+const accountOf = (key: Uint8Array) => privateKeyToAccount(`0x${bytesToHex(key)}`)

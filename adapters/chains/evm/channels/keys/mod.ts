@@ -1,0 +1,191 @@
+/** API keys on one network: which channels they pay from, deposits that pay for no call, and what is sent back. */
+import { checksummed } from '../../../../../core/lib/mod.ts'
+import type {
+  ChainKeys,
+  KeyChannel,
+  KeyDeposit,
+  KeyMode,
+  KeyOrder,
+  KeyPayment,
+  OpenedKey,
+  Refunding,
+  Refused,
+  Unavailable,
+} from '../../../../../core/ports/mod.ts'
+import { fits, type Offer, parseAtomic, type Payment, type Terms, usdc } from '../../../../../core/x402/mod.ts'
+import { type KeySigner, keySigner } from './api_key.ts'
+import { lower, numberIn, uintIn } from '../../../lib/hex.ts'
+import type { Rpc } from '../../../lib/json_rpc.ts'
+import { type CallOptions, unavailable } from '../../../lib/results.ts'
+import type { Reads } from '../../node/reads.ts'
+import { balanceCall } from '../../node/token.ts'
+import type { ChannelDeposits } from '../deposits.ts'
+import type { ChannelDigests } from '../digests.ts'
+import type { KeyCalls } from './calls.ts'
+import { isKeyChannel, type KeyIndex, MAX_CHANNELS } from './key_index.ts'
+import type { KeyedChannels } from './keyed.ts'
+import { type Channeled, type Deposit, parseDeposit, refusedChannel } from '../payload.ts'
+import type { ChannelRefunds } from '../refunds.ts'
+import type { ChannelState, ChannelStates } from '../state.ts'
+
+export type ChannelKeysContext = {
+  readonly rpc: Pick<Rpc, 'request'>
+  readonly reads: Pick<Reads, 'view'>
+  readonly states: ChannelStates
+  readonly index: KeyIndex
+  readonly calls: KeyCalls
+  readonly channels: KeyedChannels
+  readonly deposits: ChannelDeposits
+  readonly refunds: ChannelRefunds
+  readonly digests: ChannelDigests
+}
+
+export type ChannelKeysConfig = {
+  readonly network: string
+  readonly asset: string
+  readonly mode: KeyMode
+  readonly lagSeconds: number
+}
+
+type Depositing = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature'> & { readonly deposit: Deposit }
+
+/** A key that was opened, with its signer. */
+type Opened = OpenedKey & { readonly signer: KeySigner }
+
+export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConfig): ChainKeys {
+  const { rpc, reads, states, index, calls, channels, deposits, refunds, digests } = context
+  const { network, asset, mode, lagSeconds } = config
+
+  async function open(seed: Uint8Array): Promise<Opened> {
+    const signer = await keySigner(seed)
+    const end = () => {
+      if (!calls.isSigning(signer)) signer.close()
+    }
+    return { address: signer.address, signer, end }
+  }
+
+  /** The channels of an address, oldest first. */
+  async function statesOf(address: string, now: number): Promise<readonly ChannelState[]> {
+    const ids = await index.find(lower(address), now)
+    const found = await Promise.all(ids.slice(0, MAX_CHANNELS).map((id) => states.get(id, now)))
+    return found.filter((state) => state !== undefined)
+  }
+
+  async function pay(key: OpenedKey, order: KeyOrder, at: CallOptions): Promise<KeyPayment | undefined> {
+    const offer = order.offers.find(isOurs)
+    const found = await statesOf(key.address, at.now)
+    const price = parseAtomic(offer?.amount ?? '0') ?? 0n
+    const state = found.find((each) => calls.available(each, at.now) >= price) ?? found[0]
+    if (!offer || !state) return undefined
+    const { signer } = key as Opened
+    const named = { name: `key/${order.name}`, isLate: order.isLate, until: order.until }
+    return { kind: 'payment', payment: channels.payment({ offer, config: state.config, signer }, named), offer }
+  }
+
+  async function payAgain(
+    key: OpenedKey,
+    { key: authorization, offer }: { readonly key: string; readonly offer: Offer },
+    { now }: CallOptions,
+  ): Promise<KeyPayment | undefined> {
+    const call = channels.callOf(network, authorization)
+    const state = call?.name.startsWith('key/') ? await states.get(call.channelId, now) : undefined
+    if (!call || state?.config.payerAuthorizer !== key.address) return undefined
+    const named = { name: call.name, isLate: false, until: now }
+    const paying = { offer, config: state.config, signer: (key as Opened).signer }
+    return { kind: 'payment', payment: channels.payment(paying, named), offer }
+  }
+
+  const isOurs = (offer: Pick<Offer, 'scheme' | 'network' | 'asset'>): boolean =>
+    offer.scheme === 'batch-settlement' && offer.network === network && lower(offer.asset) === lower(asset)
+
+  function channelOf(state: ChannelState, now: number): KeyChannel {
+    const { channelId, config: channel, balance, charged, claimed, withdrawing } = state
+    return {
+      network,
+      channelId,
+      payer: checksummed(channel.payer),
+      deposited: usdc(balance),
+      charged: usdc(charged),
+      claimed: usdc(claimed),
+      reserved: usdc(calls.reserved(state, now)),
+      withdrawing: usdc(withdrawing),
+      available: usdc(calls.available(state, now)),
+    }
+  }
+
+  /** Checks a deposit as one that pays for a call, and that its key can be nobody's wallet; then brings it on chain. */
+  async function deposit(payment: Payment, at: CallOptions): Promise<KeyDeposit> {
+    const terms = channels.terms()
+    if (!fits(terms, payment.accepted))
+      return refusedChannel('PAYMENT_INVALID', 'network_mismatch', `this is not ${network}`)
+    const parsed = parseDeposit(payment, offerOf(terms), digests)
+    if ('kind' in parsed) return parsed
+    const bad = notOfKey(parsed) ?? (await channels.wrongDepositing(parsed, at)) ?? (await walletProblem(parsed, at))
+    if (bad) return bad
+    const problem = await deposits.problem(parsed, at)
+    if (problem && problem !== 'landed') return problem
+    const landing = await deposits.land(parsed, at)
+    if (landing.kind !== 'landed') return landing
+    await index.add(landing.state, at.now)
+    const { transaction = '' } = landing.state.deposit ?? {}
+    return { kind: 'deposited', channel: channelOf(landing.state, at.now), transaction }
+  }
+
+  function notOfKey({ config: channel }: Depositing): Refused | undefined {
+    if (channel.payer === channel.payerAuthorizer)
+      return refusedChannel('PAYMENT_INVALID', 'key', 'channelConfig.payerAuthorizer is the payer; it must be a key')
+    if (isKeyChannel(channel)) return undefined
+    const text = 'channelConfig.salt must be keccak256("farebox key v1" and the 20 bytes of payerAuthorizer)'
+    return refusedChannel('PAYMENT_INVALID', 'key', text)
+  }
+
+  /** The address of a key owns nothing: whoever reads the key could sign it away. Asked before the first deposit. */
+  async function walletProblem(
+    { channelId, config: channel }: Depositing,
+    { now, signal }: CallOptions,
+  ): Promise<Refused | Unavailable | undefined> {
+    if (await states.get(channelId, now)) return undefined
+    const address = channel.payerAuthorizer
+    const [code, count, seen] = await Promise.all([
+      rpc.request('eth_getCode', [address, 'latest'], signal),
+      rpc.request('eth_getTransactionCount', [address, 'latest'], signal),
+      reads.view([{ to: lower(asset), data: balanceCall(address) }], { lagSeconds, signal }),
+    ])
+    if (code.kind !== 'result' || count.kind !== 'result' || seen.kind === 'failure')
+      return unavailable('the address of the key cannot be read')
+    const balance = uintIn(seen.results[0]) ?? 0n
+    const isUsed = (code.value !== '0x' && code.value !== '0x0') || numberIn(count.value) !== 0 || balance > 0n
+    if (!isUsed) return undefined
+    const text = `${address} has code, transactions or a balance, so it is a wallet; make a key with farebox key new`
+    return refusedChannel('PAYMENT_INVALID', 'key', text)
+  }
+
+  async function close(key: OpenedKey, only: string | undefined, at: CallOptions): Promise<Refunding | undefined> {
+    if (only !== undefined && only !== network) return undefined
+    const found = await statesOf(key.address, at.now)
+    const state = found.find(({ balance, charged }) => balance > charged) ?? found[0]
+    if (!state) return undefined
+    const { channelId, config: channel, charged } = state
+    const request = { kind: 'refund', config: channel, channelId, ceiling: charged, signature: '0x' } as const
+    const ours = { ...request, key: '', fundedBy: '', amount: undefined }
+    // The key itself was shown, so nobody else has asked.
+    return await refunds.refund(ours, { ...at, isFree: async () => true, isFrom: async () => true })
+  }
+
+  return {
+    modes: [mode],
+    open,
+    pay,
+    payAgain,
+    deposit,
+    close,
+    channels: async (address, { now }) => (await statesOf(address, now)).map((state) => channelOf(state, now)),
+    async release(authorization, now) {
+      const call = channels.callOf(network, authorization)
+      if (call) await calls.release(call.channelId, call.name, now)
+    },
+  }
+}
+
+/** The terms as an offer that nothing is bought with. */
+const offerOf = (terms: Terms): Offer => ({ ...terms, amount: '0', maxTimeoutSeconds: 300, extra: terms.extra })

@@ -1,0 +1,244 @@
+/** API keys on a real node: deposits that pay for no call, what is charged and sent back, and the index of keys. */
+import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
+import { type Hex, keccak256, toHex } from 'viem'
+import { privateKeyToAccount } from 'viem/accounts'
+import { privateKeyOf } from '../../../../../../adapters/chains/evm/channels/keys/api_key.ts'
+import { keySalt } from '../../../../../../adapters/chains/evm/channels/keys/key_index.ts'
+import { evmChain } from '../../../../../../adapters/chains/evm/mod.ts'
+import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease.ts'
+import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
+import { systemClock } from '../../../../../../adapters/local.ts'
+import { memoryStorage } from '../../../../../../adapters/storage/memory.ts'
+import type { ChainKeys } from '../../../../../../core/ports/mod.ts'
+import type { Offer, Payment } from '../../../../../../core/mod.ts'
+import { keyText } from '../../../../../../core/identity/key_text.ts'
+import { usdc } from '../../../../../../core/x402/money.ts'
+import { offerOf } from '../../../../../../core/x402/offer.ts'
+import { scriptedChat, wholeAnswer } from '../../../../../fakes/chat.ts'
+import { encodePayment, kit } from '../../../../../kit.ts'
+import { ASSET, DOMAIN, NETWORK, world, type World } from '../../evm_kit.ts'
+import { channelKit, DEPOSIT, depositOf, digests, PRICE } from '../channel_kit.ts'
+
+let node: World
+const { seller, at } = channelKit(() => node)
+let made = 0
+
+beforeAll(async () => void (node = await world()), 60_000)
+afterAll(async () => await node.close())
+
+async function keySeller(storage = memoryStorage()) {
+  const sold = await seller(storage, { apiKeys: true })
+  const { apiKeys } = sold.chain
+  if (!apiKeys) throw new Error('keys are off')
+  return { ...sold, keys: apiKeys }
+}
+
+/** A wallet with a key of its own, and what each has signed. */
+async function keyBuyer(offer: Offer, change: { salt?: Hex; authorizer?: Hex } = {}) {
+  const payer = privateKeyToAccount(keccak256(toHex(`key buyer ${made}`)))
+  const seed = Uint8Array.from({ length: 32 }, (_, i) => (i * 7 + ++made) % 251)
+  const key = privateKeyToAccount(toHex(privateKeyOf(seed)))
+  await node.setBalance(payer.address, DEPOSIT * 2n)
+  const extra = offer.extra as { receiverAuthorizer: Hex; withdrawDelay: number }
+  const payerAuthorizer = change.authorizer ?? lower(key.address)
+  const config = {
+    payer: lower(payer.address),
+    payerAuthorizer,
+    receiver: lower(offer.payTo),
+    receiverAuthorizer: lower(extra.receiverAuthorizer),
+    token: lower(offer.asset),
+    withdrawDelay: extra.withdrawDelay,
+    salt: change.salt ?? keySalt(payerAuthorizer),
+  }
+  const channelId = digests.channelId(config)
+  const signer = change.authorizer === config.payer ? payer : key
+  async function deposit(by = payer): Promise<Payment> {
+    const signature = await signer.sign({ hash: digests.voucher(channelId, 0n) })
+    const voucher = { channelId, maxClaimableAmount: '0', signature }
+    const funded = await depositOf(payer, channelId, toHex(BigInt(++made), { size: 32 }))
+    const other = by === payer ? funded : await depositOf(by, channelId, toHex(BigInt(++made), { size: 32 }))
+    return {
+      x402Version: 2,
+      accepted: offer,
+      payload: { type: 'deposit', channelConfig: config, voucher, deposit: other },
+    }
+  }
+  return { payer, key, seed, channelId, deposit }
+}
+
+async function buyWith(
+  { chain, keys, offer }: Pick<Awaited<ReturnType<typeof keySeller>>, 'chain' | 'keys' | 'offer'>,
+  { seed, charge }: { readonly seed: Uint8Array; readonly charge: bigint },
+) {
+  const opened = await keys.open(seed)
+  const order = { offers: [offer], name: `call ${++made}`, isLate: true, until: node.now() + 600_000 }
+  const paying = await keys.pay(opened, order, at())
+  if (!paying) throw new Error('the key has no channel')
+  const { payment } = paying
+  const identity = await chain.identify(payment, offer, at())
+  expect(await chain.verify(payment, offer, at())).toMatchObject({ kind: 'valid', isSecured: true, isPrepaid: true })
+  expect(await chain.secure?.(payment, offer, at())).toMatchObject({ kind: 'secured' })
+  // The open call still needs its signer.
+  opened.end()
+  return { identity, payment, settle: () => chain.settle(payment, offer, { ...at(), charge: usdc(charge) }) }
+}
+
+const channelsOf = async (keys: ChainKeys, seed: Uint8Array) => {
+  const opened = await keys.open(seed)
+  opened.end()
+  return await keys.channels(opened.address, at())
+}
+
+describe('API keys on a node', () => {
+  test('a deposit without a call funds a key, once; calls are charged and the rest is sent back to the unit', async () => {
+    const sold = await keySeller()
+    const { chain, keys, offer, payTo } = sold
+    const { payer, key, seed, deposit, channelId } = await keyBuyer(offer)
+    expect(await channelsOf(keys, seed)).toEqual([])
+    const payment = await deposit()
+    const first = await keys.deposit(payment, at())
+    expect(first).toMatchObject({ kind: 'deposited', channel: { channelId, payer: payer.address, available: DEPOSIT } })
+    expect(await keys.deposit(payment, at())).toEqual(first)
+    expect(await node.balanceOf(payer.address)).toBe(DEPOSIT)
+    const { identity, settle } = await buyWith(sold, { seed, charge: 321n })
+    expect(identity).toMatchObject({ kind: 'known', payer: payer.address, signer: key.address })
+    expect(await channelsOf(keys, seed)).toMatchObject([{ reserved: PRICE, available: DEPOSIT - PRICE }])
+    const opened = await keys.open(seed)
+    expect(await keys.close(opened, undefined, at())).toMatchObject({ kind: 'refused' })
+    expect(await settle()).toMatchObject({ kind: 'settled', receipt: { amount: '321' } })
+    expect(await keys.close(opened, undefined, at())).toMatchObject({ kind: 'refunded' })
+    opened.end()
+    expect(await node.balanceOf(payer.address)).toBe(DEPOSIT * 2n - 321n)
+    expect(await node.balanceOf(payTo)).toBe(321n)
+    expect(await channelsOf(keys, seed)).toMatchObject([{ deposited: 321n, charged: 321n, available: 0n }])
+    expect(await keys.deposit(await deposit(), at())).toMatchObject({
+      kind: 'deposited',
+      channel: { available: DEPOSIT },
+    })
+    chain.close()
+  })
+
+  test('a lost index is written again from the logs of the chain, for the keys of this seller alone', async () => {
+    const storage = memoryStorage()
+    const sold = await keySeller(storage)
+    const { chain, keys, offer, open } = sold
+    const other = await keySeller()
+    const [mine, theirs] = [await keyBuyer(offer), await keyBuyer(other.offer)]
+    const fromBlock = Number(await node.ask<Hex>('eth_blockNumber'))
+    await keys.deposit(await mine.deposit(), at())
+    await other.keys.deposit(await theirs.deposit(), at())
+    await (await buyWith(sold, { seed: mine.seed, charge: 200n })).settle()
+    await chain.claimChannels?.({ now: node.now() })
+    const restored = await open(memoryStorage())
+    const found = restored.apiKeys
+    if (!found) throw new Error('keys are off')
+    expect(await channelsOf(found, mine.seed)).toEqual([])
+    expect(await restored.recoverKeys?.({ now: node.now(), fromBlock })).toMatchObject({ channels: 1 })
+    expect(await restored.recoverKeys?.({ now: node.now(), fromBlock })).toMatchObject({ channels: 0 })
+    const later = { now: node.now() + 60_000, signal: at().signal }
+    expect(await found.channels(mine.key.address, later)).toMatchObject([
+      { channelId: mine.channelId, charged: 200n, available: DEPOSIT - 200n },
+    ])
+    expect(await found.channels(theirs.key.address, later)).toEqual([])
+    for (const each of [chain, restored, other.chain]) each.close()
+  })
+
+  test('a deposit is refused for a wallet as the key, another salt, and a signature that is not of the payer', async () => {
+    const { chain, keys, offer } = await keySeller()
+    const owned = await keyBuyer(offer)
+    await node.setBalance(owned.key.address, 1n)
+    const wallet = await keyBuyer(offer)
+    const stranger = privateKeyToAccount(keccak256(toHex('stranger')))
+    const self = await keyBuyer(offer, { authorizer: lower(owned.payer.address) })
+    const refusals = [
+      await keys.deposit(await owned.deposit(), at()),
+      await keys.deposit(await (await keyBuyer(offer, { salt: toHex(7n, { size: 32 }) })).deposit(), at()),
+      await keys.deposit(await wallet.deposit(stranger), at()),
+      await keys.deposit(await self.deposit(), at()),
+    ]
+    for (const each of refusals) expect(each).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    expect(await channelsOf(keys, wallet.seed)).toEqual([])
+    chain.close()
+  })
+
+  test('nobody but the gateway makes the payment of a key: a caller that sends one is refused', async () => {
+    const sold = await keySeller()
+    const { chain, keys, offer } = sold
+    const { seed, deposit } = await keyBuyer(offer)
+    await keys.deposit(await deposit(), at())
+    const { payment } = await buyWith(sold, { seed, charge: 1n })
+    const copied = structuredClone(payment)
+    expect(await chain.identify(copied, offer, at())).toMatchObject({ kind: 'refused', code: 'PAYMENT_INVALID' })
+    chain.close()
+  })
+
+  test('a gateway that leases its relayer key takes a key from its deposit to its refund, to the unit', async () => {
+    const storage = memoryStorage()
+    const [relayerKey, authorizerKey] = [node.key(), node.key()]
+    await node.ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
+    const takeLease = (name: string, lease: { now: number; until: number }) => storage.lease(name, 'worker', lease)
+    const chain = leasedChain({
+      keys: [{ name: 'relayer', key: relayerKey, address: privateKeyToAccount(relayerKey).address }],
+      takeLease,
+      leaseMs: 600_000,
+      build: (key, role) =>
+        evmChain({
+          network: NETWORK,
+          rpcUrl: node.url,
+          asset: ASSET,
+          payTo: privateKeyToAccount(authorizerKey).address,
+          domain: DOMAIN,
+          relayerKey: key,
+          resendMs: 64,
+          pollMs: 4,
+          watchesGas: role === 'sender',
+          schemes: ['batch-settlement'],
+          channels: {
+            storage,
+            authorizerKey,
+            coinPrice: 0,
+            withdrawDelay: 900,
+            minDeposit: DEPOSIT,
+            takeLease,
+            alert: () => {},
+            apiKeys: true,
+          },
+        }),
+    })
+    await chain.check({ now: node.now() })
+    await chain.renew(node.now())
+    const clock = { ...systemClock, now: node.now }
+    const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
+    const { gateway } = kit({
+      chatVendor: scriptedChat(async () => wholeAnswer()),
+      ports: { storage, chain, clock, random },
+    })
+    const [terms] = chain.terms(node.now())
+    if (!terms) throw new Error('it sells nothing')
+    const { payer, seed, deposit } = await keyBuyer(offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 600 }))
+    const headers = { authorization: `Bearer ${keyText(seed, 'test')}`, 'content-type': 'application/json' }
+    const post = async (path: string, body: unknown, more: Record<string, string> = headers) => {
+      const init = { method: 'POST', headers: more, body: JSON.stringify(body) }
+      const response = await gateway.fetch(new Request(`https://gateway.example${path}`, init), { ip: '192.0.2.1' })
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+    }
+    const paid = { payment: encodePayment(await deposit()) }
+    expect(await post('/api/v1/keys/deposit', paid, { 'content-type': 'application/json' })).toMatchObject({
+      status: 200,
+    })
+    const order = {
+      model: 'vendor-a/chat-5.4-mini',
+      messages: [{ role: 'user', content: 'Why is the sky blue?' }],
+      max_tokens: 100,
+    }
+    const answers = await Promise.all(Array.from({ length: 8 }, () => post('/api/v1/chat/completions', order)))
+    const served = answers.filter(({ status }) => status === 200).length
+    // Five quotes of 2,000 fit into the deposit.
+    expect([served, answers.every(({ status }) => status === 200 || status === 402)]).toEqual([5, true])
+    expect(await post('/api/v1/keys/close', {})).toMatchObject({ status: 200, body: { amount: '0.004915' } })
+    expect(await node.balanceOf(payer.address)).toBe(DEPOSIT * 2n - 1_017n * 5n)
+    expect(await node.balanceOf(privateKeyToAccount(authorizerKey).address)).toBe(1_017n * 5n)
+    expect((await post('/api/v1/chat/completions', order)).status).toBe(402)
+    chain.close()
+  })
+})
