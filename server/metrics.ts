@@ -49,6 +49,9 @@ const TOKEN_BUCKETS = Array.from({ length: 11 }, (_, power) => 4 ** power)
 const MICRO_USDC = 1_000_000
 const OUTCOMES: readonly Settled[] = ['settled', 'refused', 'dead', 'unknown', 'unavailable', 'unresolved']
 
+/** The counters and histograms of a process. */
+type Series = ReturnType<typeof seriesIn>
+
 /** Metrics of one process since its start. Labels come from endpoints and configuration, never from callers. */
 export function metrics({ version, clock }: { version: string; clock: Pick<Clock, 'now'> }): Metrics {
   const register = new Registry()
@@ -61,6 +64,28 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     labelNames: ['version'],
     registers: [register],
   }).set({ version }, 1)
+  const drainPhase = drainGauge(register)
+  const series = seriesIn(register)
+  const balances = balanceGauges(register)
+  return {
+    register,
+    histograms: () => series.histograms.flatMap((histogram) => histogram.series()),
+    watch: (figures) => watchFigures(register, figures),
+    balances: (gateway, read) => void balances.push({ gateway, read }),
+    drainPhase,
+    meterOf: (gateway) => meterOf(series, gateway),
+    timed: (name, vendor) => timedVendor(series, clock, { name, vendor }),
+    async scrape() {
+      return {
+        type: register.contentType,
+        body: (await register.metrics()) + series.histograms.map(({ text }) => text()).join(''),
+      }
+    },
+  }
+}
+
+/** A gauge of the phase of the process. Gives what sets it. */
+function drainGauge(register: Registry): (next: DrainPhase) => void {
   let phase: DrainPhase = 'serving'
   const phases: Gauge = new Gauge({
     name: 'farebox_drain_phase',
@@ -71,6 +96,32 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
       for (const each of DRAIN_PHASES) phases.set({ phase: each }, each === phase ? 1 : 0)
     },
   })
+  return (next) => void (phase = next)
+}
+
+function seriesIn(register: Registry) {
+  const durations = createHistogram(
+    'farebox_request_duration_seconds',
+    'Time until a request was answered, or its stream began, in seconds. 402 and free documents included.',
+    ['gateway', 'endpoint'],
+    REQUEST_BUCKETS,
+  )
+  const firstTokens = createHistogram(
+    'farebox_first_token_seconds',
+    'Time from a request to the first part of its streamed answer, in seconds.',
+    ['gateway', 'endpoint'],
+    FIRST_TOKEN_BUCKETS,
+  )
+  const tokens = createHistogram(
+    'farebox_tokens',
+    'Tokens of a paid answer, as its vendor reported them.',
+    ['gateway', 'endpoint', 'type'],
+    TOKEN_BUCKETS,
+  )
+  return { ...countersIn(register), durations, firstTokens, tokens, histograms: [durations, firstTokens, tokens] }
+}
+
+function countersIn(register: Registry) {
   const requests = createCounter(
     register,
     'farebox_requests_total',
@@ -120,40 +171,15 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
     buckets: BUCKETS,
     registers: [register],
   })
+  return { requests, quotes, verifications, calls, settlements, revenue, refunds, upstream }
+}
 
-  const durations = createHistogram(
-    'farebox_request_duration_seconds',
-    'Time until a request was answered, or its stream began, in seconds. 402 and free documents included.',
-    ['gateway', 'endpoint'],
-    REQUEST_BUCKETS,
-  )
-  const firstTokens = createHistogram(
-    'farebox_first_token_seconds',
-    'Time from a request to the first part of its streamed answer, in seconds.',
-    ['gateway', 'endpoint'],
-    FIRST_TOKEN_BUCKETS,
-  )
-  const tokens = createHistogram(
-    'farebox_tokens',
-    'Tokens of a paid answer, as its vendor reported them.',
-    ['gateway', 'endpoint', 'type'],
-    TOKEN_BUCKETS,
-  )
-  const histograms = [durations, firstTokens, tokens]
+type Balances = { readonly gateway: string; readonly read: () => readonly Balance[] }[]
 
-  const balances: { readonly gateway: string; readonly read: () => readonly Balance[] }[] = []
-  balanceGauge(
-    'wei',
-    'farebox_relayer_balance_wei',
-    'Gas balance of a relayer account in wei: the last value read, minus gas spent since.',
-  )
-  balanceGauge(
-    'lamports',
-    'farebox_fee_payer_balance_lamports',
-    'Balance of a Solana fee payer in lamports: the last value read, minus fees spent since.',
-  )
-
-  function balanceGauge(unit: Balance['unit'], name: string, help: string): void {
+/** Gauges of what is read from this list, which gateways are added to. */
+function balanceGauges(register: Registry): Balances {
+  const balances: Balances = []
+  const add = (unit: Balance['unit'], name: string, help: string): void => {
     const gauge: Gauge = new Gauge({
       name,
       help,
@@ -167,88 +193,84 @@ export function metrics({ version, clock }: { version: string; clock: Pick<Clock
       },
     })
   }
+  add(
+    'wei',
+    'farebox_relayer_balance_wei',
+    'Gas balance of a relayer account in wei: the last value read, minus gas spent since.',
+  )
+  add(
+    'lamports',
+    'farebox_fee_payer_balance_lamports',
+    'Balance of a Solana fee payer in lamports: the last value read, minus fees spent since.',
+  )
+  return balances
+}
 
+function meterOf(series: Series, gateway: string): Meter {
+  const { requests, quotes, verifications, calls, settlements, revenue, refunds, durations, firstTokens, tokens } =
+    series
+  const answered = new Map<string, (Cell | undefined)[]>()
+  const quoted = new Map<string, Cell>()
+  const took = new Map<string, Observer>()
+  // Created at zero, because a rate needs a first value.
+  const moved = {
+    opened: calls([gateway, 'opened']),
+    completed: calls([gateway, 'completed']),
+    failed: calls([gateway, 'failed']),
+  }
+  for (const outcome of OUTCOMES) settlements([gateway, outcome])
   return {
-    register,
-    histograms: () => histograms.flatMap(({ series }) => series()),
-    watch: (figures) => watchFigures(register, figures),
-    balances: (gateway, read) => void balances.push({ gateway, read }),
-    drainPhase: (next) => void (phase = next),
-
-    meterOf(gateway) {
-      const answered = new Map<string, (Cell | undefined)[]>()
-      const quoted = new Map<string, Cell>()
-      const took = new Map<string, Observer>()
-      // Created at zero, because a rate needs a first value.
-      const moved = {
-        opened: calls([gateway, 'opened']),
-        completed: calls([gateway, 'completed']),
-        failed: calls([gateway, 'failed']),
-      }
-      for (const outcome of OUTCOMES) settlements([gateway, outcome])
-      return {
-        answered(endpoint, status, ms) {
-          const observe = took.get(endpoint) ?? insert(took, endpoint, durations.of([gateway, endpoint]))
-          observe(ms / 1000)
-          const row = answered.get(endpoint) ?? insert(answered, endpoint, [])
-          const statusClass = status === 402 ? 0 : Math.floor(status / 100)
-          const cell = (row[statusClass] ??= requests([
-            gateway,
-            endpoint,
-            statusClass === 0 ? '402' : `${statusClass}xx`,
-          ]))
-          cell.value++
-        },
-        quoted(endpoint) {
-          const cell = quoted.get(endpoint) ?? insert(quoted, endpoint, quotes([gateway, endpoint]))
-          cell.value++
-        },
-        judged: (outcome) => void verifications([outcome]).value++,
-        moved: (work) => void moved[work].value++,
-        streamBegan: (endpoint, ms) => firstTokens.of([gateway, endpoint])(ms / 1000),
-        tokensUsed(endpoint, { input, output }) {
-          tokens.of([gateway, endpoint, 'input'])(input)
-          tokens.of([gateway, endpoint, 'output'])(output)
-        },
-        refunded: (amount) => void (refunds([gateway]).value += Number(amount)),
-        attempted(endpoint, outcome, paid) {
-          settlements([gateway, outcome]).value++
-          if (paid) revenue([gateway, endpoint]).value += Number(paid)
-        },
-      }
+    answered(endpoint, status, ms) {
+      const observe = took.get(endpoint) ?? insert(took, endpoint, durations.of([gateway, endpoint]))
+      observe(ms / 1000)
+      const row = answered.get(endpoint) ?? insert(answered, endpoint, [])
+      const statusClass = status === 402 ? 0 : Math.floor(status / 100)
+      const cell = (row[statusClass] ??= requests([gateway, endpoint, statusClass === 0 ? '402' : `${statusClass}xx`]))
+      cell.value++
     },
-
-    timed(name, vendor) {
-      const entries = Object.entries(vendor).map(([key, value]) => [
-        key,
-        typeof value === 'function' ? (...args: readonly unknown[]) => timedAnswer(name, () => value(...args)) : value,
-      ])
-      return Object.fromEntries(entries) as typeof vendor
+    quoted(endpoint) {
+      const cell = quoted.get(endpoint) ?? insert(quoted, endpoint, quotes([gateway, endpoint]))
+      cell.value++
     },
-
-    async scrape() {
-      return {
-        type: register.contentType,
-        body: (await register.metrics()) + histograms.map(({ text }) => text()).join(''),
-      }
+    judged: (outcome) => void verifications([outcome]).value++,
+    moved: (work) => void moved[work].value++,
+    streamBegan: (endpoint, ms) => firstTokens.of([gateway, endpoint])(ms / 1000),
+    tokensUsed(endpoint, { input, output }) {
+      tokens.of([gateway, endpoint, 'input'])(input)
+      tokens.of([gateway, endpoint, 'output'])(output)
+    },
+    refunded: (amount) => void (refunds([gateway]).value += Number(amount)),
+    attempted(endpoint, outcome, paid) {
+      settlements([gateway, outcome]).value++
+      if (paid) revenue([gateway, endpoint]).value += Number(paid)
     },
   }
+}
 
-  /** Times promises only: an answer from memory, such as `isFull`, stays synchronous and is not counted. */
-  function timedAnswer(vendor: string, call: () => unknown): unknown {
+/** The vendor with its calls timed. Promises only: an answer from memory, such as `isFull`, stays synchronous. */
+function timedVendor<Vendor extends object>(
+  { upstream }: Series,
+  clock: Pick<Clock, 'now'>,
+  { name, vendor }: { readonly name: string; readonly vendor: Vendor },
+): Vendor {
+  const timed = (call: () => unknown): unknown => {
     const startedAt = clock.now()
     const answer = call()
-    return answer instanceof Promise ? measure(vendor, startedAt, answer) : answer
+    return answer instanceof Promise ? measured(answer, startedAt) : answer
   }
-
   /** Failures are timed too. */
-  async function measure<T>(vendor: string, startedAt: number, answer: Promise<T>): Promise<T> {
+  async function measured<T>(answer: Promise<T>, startedAt: number): Promise<T> {
     try {
       return await answer
     } finally {
-      upstream.observe({ vendor }, Math.max(0, clock.now() - startedAt) / 1000)
+      upstream.observe({ vendor: name }, Math.max(0, clock.now() - startedAt) / 1000)
     }
   }
+  const entries = Object.entries(vendor).map(([key, value]) => [
+    key,
+    typeof value === 'function' ? (...args: readonly unknown[]) => timed(() => value(...args)) : value,
+  ])
+  return Object.fromEntries(entries) as Vendor
 }
 
 // ── counters ────────────────────────────────────────────────────────────────────────────────────────────────────────

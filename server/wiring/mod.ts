@@ -30,6 +30,7 @@ import {
   SMALL,
   smallOf,
   type Storage,
+  type Vendors,
 } from '../../core/mod.ts'
 import manifest from '../../package.json' with { type: 'json' }
 import { type Controls, controls, newWalletsLimit } from '../../core/payment/mod.ts'
@@ -96,15 +97,7 @@ export async function wire(config: Config, log: ServerLog): Promise<Wired> {
 }
 
 async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): Promise<Omit<Wired, 'close'>> {
-  const { hold, name, pathOf } = storageManifest(config.database)
-  if (hold) {
-    const lock = await orRefuse('DATABASE_URL', () => hold(config.database))
-    if (!lock)
-      throw new StartError(
-        `Another Farebox is running on ${pathOf?.(config.database)}. ${name} serves one process: stop the other one, or set DATABASE_URL.`,
-      )
-    undo.push(() => lock.release())
-  }
+  await holdDatabase(config, undo)
   const isDevnet = config.gateways.length === 0
   const devnet = isDevnet
     ? await orRefuse('The devnet cannot start', async () => {
@@ -112,12 +105,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
         return await startLocalSystem(config, { log, clock: systemClock, undo })
       })
     : undefined
-  const storage = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
-  undo.push(() => storage.close())
-  const { now: askTime, refusal, failure } = storage
-  const shared =
-    askTime &&
-    (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs: config.lease_seconds * 1000 })))
+  const { storage, shared } = await openDatabase(config, { isDevnet, log, undo })
   const clock = shared ?? systemClock
   const control = controls({ storage, clock })
   // Before anything is sold: a blocked wallet stays blocked over a restart.
@@ -128,113 +116,22 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
   const archived = config.archive
   const archive = archived && (await orRefuse('RETENTION_ARCHIVE_STORE', () => openObjects(archived)))
   const workerId = crypto.randomUUID()
-  const pending = new Set<Promise<unknown>>()
-  const counting = tokenThread()
-  undo.push(counting.close)
-  const counted = memoized(counting.countTokens, { digest: textDigest })
+  const background = backgroundWork(log, clock)
   const meters =
     config.operator_token === undefined && !config.telemetry
       ? undefined
       : (await import('../metrics.ts')).metrics({ version: VERSION, clock })
   const telemetry = config.telemetry && (await openTelemetry(config.telemetry, { log, clock, undo, meters, workerId }))
-  const metered = meters?.timed ?? untimed
-  const timed: Timed = telemetry ? (name, vendor) => telemetry.timed(name, metered(name, vendor)) : metered
-  const opening = { log, clock, undo, timed }
-  const rows = devnet ? devnet.gateways : config.gateways
-  const signingKey = config.signingKey ?? (devnet && devnetSigningKey(devnet.evm.relayerKey))
-  const own = await ownProducts(config)
-  const slots = limitVendors(clock, slotLimits(process.env, config.vendor_requests))
-  const vendors = vendorsOf(config, {
-    slots,
-    ...opening,
-    own: await ownProtocols(config),
-    isDevnet,
-    countTokens: counted,
-    nodes: nodesOf(config, rows, { isDevnet }),
-  })
-  tellWhyNoDeposits(vendors, rows, log)
-  if (config.environmentVendors.length > 0)
-    log.info('vendors were found in the environment', { vendors: config.environmentVendors })
-  const fullCatalog = catalog({
-    images: config.images.rows,
-    chat: config.chat.rows,
-    video: config.videos.rows,
-    audio: config.audio.rows,
-    declared: config.declared,
-  })
   const accounts: WatchedAccounts[] = []
-  const chainOf = chains({
-    ...opening,
-    isDevnet,
-    storage,
-    workerId: storage.isShared ? workerId : 'process',
-    leaseMs: config.lease_seconds * 1000,
-    meters,
+  const machine = { storage, shared, objects, clock, log, undo, workerId, control, background, meters, telemetry }
+  const gateways = await openGateways(config, devnet, {
+    ...machine,
     watchAccounts: (added) => void accounts.push(added),
   })
-  const allowlists = devnet
-    ? {
-        generate_content: [devnet.evm.buyer.address, ...(devnet.solana ? [devnet.solana.buyer.address] : [])],
-        ...allowlistsOf(config),
-      }
-    : allowlistsOf(config)
-  const sold = own.length > 0 ? [...own, ...endpoints] : undefined
-  const routes = new Map([...own, ...endpoints].map(({ name, path }) => [name, path] as const))
-  const gateways: Wired['gateways'][number][] = []
-  for (const row of rows) {
-    if (row.retired) {
-      gateways.push({ gateway: retiredGateway(row.name), config: row })
-      continue
-    }
-    const opened = await chainOf(row)
-    const sound = shared || failure ? timely(opened, { trouble: shared?.trouble, refusal, failure }) : opened
-    const chain = telemetry?.chain(sound, row.name) ?? sound
-    const offered = affordable(vendors, row, { isDevnet })
-    if (vendors.phone && !offered.phone)
-      log.info('phone calls and numbers are not sold for test money: this gateway answers 503 to them', {
-        gateway: row.name,
-      })
-    const meter = meters?.meterOf(row.name)
-    const ports = {
-      storage,
-      objects,
-      chain,
-      vendors: offered,
-      clock,
-      log,
-      random: randomBytes,
-      countTokens: counted,
-      background,
-      ...(meter && { meter: telemetry?.meter(row.name, meter, routes) ?? meter }),
-    }
-    const built = await orRefuse(`Gateway ${row.name}`, () =>
-      gateway({
-        ports,
-        allowlists,
-        controls: control,
-        ...(sold && { endpoints: sold }),
-        ...(isDevnet && { freeToOrigin: isOwnPage(config.public_origin) }),
-        ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, fullCatalog), signingKey }),
-      }),
-    )
-    gateways.push({ gateway: built, config: row })
-  }
-  for (const { gateway } of gateways.filter(({ config }) => !config.retired).slice(0, 1)) {
-    const lost = storage.isShared ? 0 : await gateway.takeOver()
-    if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
-  }
-  const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
-  const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
-  if (left.length > 0)
-    log.alert(
-      'payments of removed gateways are in doubt; configure these gateways again until no payment is in doubt',
-      {
-        gateways: [...new Set(left.map(({ gateway }) => gateway))],
-        calls: left.map(({ id }) => id),
-      },
-    )
+  await takeOver(gateways, storage, log)
+  await tellOfRemoved(gateways, storage, log)
   meters?.watch({
-    backgroundWork: () => pending.size,
+    backgroundWork: background.count,
     relayerLeases: () => accounts.flatMap(({ leases }) => leases()),
     unresolved: () => unresolvedPayments(storage, clock),
     isStorageReachable: storageProbe(storage, clock),
@@ -254,29 +151,216 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     devnet,
     metrics: meters,
     tracing: telemetry,
-    drain,
+    drain: background.drain,
   }
+}
 
-  function background(work: Promise<unknown>): void {
-    pending.add(work)
-    // The storage observer has reported the outage, so each piece of work does not report it again.
-    const tell = (error: Error) =>
-      error instanceof DatabaseError
-        ? log.warn('background work failed because of a storage error', { error: error.message })
-        : log.alert('background work failed', { error: error.stack })
-    work.catch(tell).finally(() => pending.delete(work))
-  }
+/** Keeps other processes from a database that serves one. Throws StartError where another one has it. */
+async function holdDatabase(config: Config, undo: (() => unknown)[]): Promise<void> {
+  const { hold, name, pathOf } = storageManifest(config.database)
+  if (!hold) return
+  const lock = await orRefuse('DATABASE_URL', () => hold(config.database))
+  if (!lock)
+    throw new StartError(
+      `Another Farebox is running on ${pathOf?.(config.database)}. ${name} serves one process: stop the other one, or set DATABASE_URL.`,
+    )
+  undo.push(() => lock.release())
+}
 
-  async function drain(ms: number): Promise<number> {
-    const stop = new AbortController()
-    const timeout = clock.wait(ms, stop.signal)
-    while (pending.size > 0) {
-      const isOver = await Promise.race([Promise.allSettled(pending).then(() => false), timeout.then(() => true)])
-      if (isOver) break
-    }
-    stop.abort()
-    return pending.size
+/** The storage, and the clock of its database where it has one. */
+async function openDatabase(
+  config: Config,
+  { isDevnet, log, undo }: { readonly isDevnet: boolean; readonly log: ServerLog; readonly undo: (() => unknown)[] },
+): Promise<{ readonly storage: OpenedStorage; readonly shared: SharedClock | undefined }> {
+  const storage = await orRefuse('DATABASE_URL', () => openStorage(config, isDevnet))
+  undo.push(() => storage.close())
+  const { now: askTime } = storage
+  const leaseMs = config.lease_seconds * 1000
+  const shared = askTime && (await orRefuse('DATABASE_URL', () => databaseClock(askTime, { log, undo, leaseMs })))
+  return { storage, shared }
+}
+
+type BackgroundWork = {
+  start(work: Promise<unknown>): void
+  /** How much is unfinished. */
+  count(): number
+  /** Waits at most `ms`. Resolves with the number of unfinished pieces. */
+  drain(ms: number): Promise<number>
+}
+
+function backgroundWork(log: ServerLog, clock: Clock): BackgroundWork {
+  const pending = new Set<Promise<unknown>>()
+  return {
+    start(work) {
+      pending.add(work)
+      // The storage observer has reported the outage, so each piece of work does not report it again.
+      const tell = (error: Error) =>
+        error instanceof DatabaseError
+          ? log.warn('background work failed because of a storage error', { error: error.message })
+          : log.alert('background work failed', { error: error.stack })
+      work.catch(tell).finally(() => pending.delete(work))
+    },
+    count: () => pending.size,
+    async drain(ms) {
+      const stop = new AbortController()
+      const timeout = clock.wait(ms, stop.signal)
+      while (pending.size > 0) {
+        const isOver = await Promise.race([Promise.allSettled(pending).then(() => false), timeout.then(() => true)])
+        if (isOver) break
+      }
+      stop.abort()
+      return pending.size
+    },
   }
+}
+
+/** What all gateways of a process share. */
+type Machine = {
+  readonly storage: OpenedStorage
+  readonly shared: SharedClock | undefined
+  readonly objects: Objects
+  readonly clock: Clock
+  readonly log: ServerLog
+  readonly undo: (() => unknown)[]
+  readonly workerId: string
+  readonly control: Controls
+  readonly background: BackgroundWork
+  readonly meters: Metrics | undefined
+  readonly telemetry: Tracing | undefined
+  readonly watchAccounts: (accounts: WatchedAccounts) => void
+}
+
+async function openGateways(
+  config: Config,
+  devnet: LocalSystem | undefined,
+  machine: Machine,
+): Promise<Wired['gateways']> {
+  const { storage, clock, log, undo, workerId, meters, telemetry, watchAccounts } = machine
+  const isDevnet = devnet !== undefined
+  const counting = tokenThread()
+  undo.push(counting.close)
+  const countTokens = memoized(counting.countTokens, { digest: textDigest })
+  const metered = meters?.timed ?? untimed
+  const timed: Timed = telemetry ? (name, vendor) => telemetry.timed(name, metered(name, vendor)) : metered
+  const opening = { log, clock, undo, timed, isDevnet }
+  const rows = devnet ? devnet.gateways : config.gateways
+  const own = await ownProducts(config)
+  const vendors = vendorsOf(config, {
+    slots: limitVendors(clock, slotLimits(process.env, config.vendor_requests)),
+    ...opening,
+    own: await ownProtocols(config),
+    countTokens,
+    nodes: nodesOf(config, rows, { isDevnet }),
+  })
+  tellWhyNoDeposits(vendors, rows, log)
+  if (config.environmentVendors.length > 0)
+    log.info('vendors were found in the environment', { vendors: config.environmentVendors })
+  const chainOf = chains({
+    ...opening,
+    storage,
+    workerId: storage.isShared ? workerId : 'process',
+    leaseMs: config.lease_seconds * 1000,
+    meters,
+    watchAccounts,
+  })
+  const selling: Selling = {
+    ...machine,
+    isDevnet,
+    vendors,
+    countTokens,
+    chainOf,
+    own,
+    routes: new Map([...own, ...endpoints].map(({ name, path }) => [name, path] as const)),
+    allowlists: { ...(devnet && { generate_content: buyersOf(devnet) }), ...allowlistsOf(config) },
+    signingKey: config.signingKey ?? (devnet && devnetSigningKey(devnet.evm.relayerKey)),
+    fullCatalog: catalog({
+      images: config.images.rows,
+      chat: config.chat.rows,
+      video: config.videos.rows,
+      audio: config.audio.rows,
+      declared: config.declared,
+    }),
+  }
+  const gateways: Wired['gateways'][number][] = []
+  for (const row of rows) gateways.push({ gateway: await openGateway(config, row, selling), config: row })
+  return gateways
+}
+
+const buyersOf = ({ evm, solana }: LocalSystem): readonly string[] => [
+  evm.buyer.address,
+  ...(solana ? [solana.buyer.address] : []),
+]
+
+/** What gateways are opened with. */
+type Selling = Machine & {
+  readonly isDevnet: boolean
+  readonly vendors: Vendors
+  countTokens(text: string): Promise<number>
+  readonly chainOf: ReturnType<typeof chains>
+  /** Products of the operator's own files. */
+  readonly own: Awaited<ReturnType<typeof ownProducts>>
+  readonly routes: ReadonlyMap<string, string>
+  readonly allowlists: Readonly<Record<string, readonly string[]>>
+  readonly signingKey: Jwk | undefined
+  readonly fullCatalog: Catalog
+}
+
+async function openGateway(config: Config, row: GatewayConfig, selling: Selling): Promise<Gateway> {
+  if (row.retired) return retiredGateway(row.name)
+  const { storage, objects, shared, clock, log, meters, telemetry, isDevnet, vendors, countTokens, own } = selling
+  const { refusal, failure } = storage
+  const opened = await selling.chainOf(row)
+  const sound = shared || failure ? timely(opened, { trouble: shared?.trouble, refusal, failure }) : opened
+  const offered = affordable(vendors, row, { isDevnet })
+  if (vendors.phone && !offered.phone)
+    log.info('phone calls and numbers are not sold for test money: this gateway answers 503 to them', {
+      gateway: row.name,
+    })
+  const meter = meters?.meterOf(row.name)
+  const ports = {
+    storage,
+    objects,
+    chain: telemetry?.chain(sound, row.name) ?? sound,
+    vendors: offered,
+    clock,
+    log,
+    random: randomBytes,
+    countTokens,
+    background: selling.background.start,
+    ...(meter && { meter: telemetry?.meter(row.name, meter, selling.routes) ?? meter }),
+  }
+  const { workerId, signingKey } = selling
+  return await orRefuse(`Gateway ${row.name}`, () =>
+    gateway({
+      ports,
+      allowlists: selling.allowlists,
+      controls: selling.control,
+      ...(own.length > 0 && { endpoints: [...own, ...endpoints] }),
+      ...(isDevnet && { freeToOrigin: isOwnPage(config.public_origin) }),
+      ...gatewaySettings(config, row, { workerId, catalog: catalogOf(row, selling.fullCatalog), signingKey }),
+    }),
+  )
+}
+
+/** Fails the calls whose work was lost with the last process, where this one is the only one. */
+async function takeOver(gateways: Wired['gateways'], storage: Storage, log: ServerLog): Promise<void> {
+  const first = gateways.find(({ config }) => !config.retired)
+  const lost = storage.isShared ? 0 : ((await first?.gateway.takeOver()) ?? 0)
+  if (lost > 0) log.warn('calls whose work was lost with the last process were failed, uncharged', { calls: lost })
+}
+
+/** Tells of payments in doubt that no gateway settles any more. */
+async function tellOfRemoved(gateways: Wired['gateways'], storage: Storage, log: ServerLog): Promise<void> {
+  const served = new Set(gateways.flatMap(({ config }) => (config.retired ? [] : [config.name])))
+  const left = (await storage.unsettled(Number.MAX_SAFE_INTEGER, 100)).filter(({ gateway }) => !served.has(gateway))
+  if (left.length > 0)
+    log.alert(
+      'payments of removed gateways are in doubt; configure these gateways again until no payment is in doubt',
+      {
+        gateways: [...new Set(left.map(({ gateway }) => gateway))],
+        calls: left.map(({ id }) => id),
+      },
+    )
 }
 
 /** How many payments have no known outcome, by gateway; counted up to a bound. */
