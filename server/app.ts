@@ -1,12 +1,21 @@
 /** The HTTP app around the gateways: selects one by host, and adds request ids, CORS headers and the access log. */
-import { boundedMap, isSameSecret } from '../core/lib/mod.ts'
-import { BlockList, isIP } from 'node:net'
+import { isSameSecret } from '../core/lib/mod.ts'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
 import { attemptLimit, type Attempts, isBrowser, type RequestUrl, requestUrl } from '../core/http/mod.ts'
-import { isLoopback } from './config/mod.ts'
+import { defined } from './config/settings.ts'
 import { documentCompression, isDocument } from './http/compression.ts'
 import { isForwarded } from './http/forwarded.ts'
+import {
+  addressReader,
+  type Address,
+  type Base,
+  originOf,
+  originParser,
+  isLoopbackHost,
+  type RequestAddress,
+  unknownAddress,
+} from './http/request_address.ts'
 import { corsHeaders, isPreflight, preflightReply } from './http/cors.ts'
 import { guide } from './docs/guides.ts'
 import type { ServerLog } from './log.ts'
@@ -40,18 +49,6 @@ export type AppOptions = {
 }
 
 type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
-type Address = { readonly address: string; readonly port: number } | null
-/** The caller's address, and the host and origin that it called. */
-type RequestAddress = { readonly ip: string; readonly host: string; readonly origin: string }
-
-/** The origin that was called, and its parts. */
-type Base = {
-  readonly host: string
-  readonly origin: string
-  readonly protocol: string
-  readonly isLoopback: boolean
-}
-
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
 export function app({
   gateways,
@@ -61,7 +58,7 @@ export function app({
   track,
   isClosing,
   devnet,
-  isKeyed = false,
+  isKeyed,
   metrics,
   operator,
   attempts = attemptLimit({ now: Date.now }),
@@ -69,14 +66,14 @@ export function app({
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('app() needs at least one gateway')
-  const proxies = blockList(trustedProxies)
   const newRequestId = requestIds()
   const parsed = originParser()
+  const addressOf = addressReader({ publicOrigin, trustedProxies, log, parsed })
   const headersFor = corsHeaders()
   const tools = new Map<Gateway, McpEndpoint>()
   const pages = webPages()
   const compressed = documentCompression()
-  let isProxyReported = false
+  const ownReply = ownRoutes({ ...defined({ devnet, isKeyed, metrics, operator }), attempts, pages })
 
   async function serve(request: Request, peer: Address): Promise<Response> {
     const end = track?.(peer)
@@ -117,29 +114,13 @@ export function app({
   ): Reply | Promise<Reply> {
     const { ip, host, origin } = address
     if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
-    if (devnet && (path === DEVNET || isKeyed) && !isDirect(request, base, host))
-      return notDirect(path === DEVNET ? '/devnet shows a private key' : 'This devnet has keys of vendors')
-    if (devnet && path === DEVNET) return devnetReply(request.method, devnet(origin))
-    if (metrics && path === METRICS && request.method === 'GET') {
-      const proof = proofOf(request, { token: metrics.token, ip })
-      if (proof !== undefined) return proof === 'operator' ? metrics.scrape().then(metricsReply) : proof
-    }
-    if (operator && path.startsWith(OPERATOR)) {
-      const proof = proofOf(request, { token: operator.token, ip })
-      if (proof !== undefined) return proof === 'operator' ? operator.api(request, { path, search }) : proof
-    }
-    if (operator?.console && isConsole(path)) {
-      const answer =
-        path === CONSOLE && isRead(request.method)
-          ? pages.console(request)
-          : operator.console(request, { path, search, ip, origin })
-      if (answer) return answer
-    }
+    const own = ownReply(request, { path, search }, { address, base })
+    if (own) return own
     const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
     const target = byHost.get(name) ?? (first as GatewayHost)
     const caller = {
       ip,
-      origin: target.origin ?? (target === first ? origin : originOf(name, origin)),
+      origin: target.origin ?? (target === first ? origin : originOf(publicOrigin, { name, origin })),
       isHostTrusted:
         target.origin !== undefined || publicOrigin !== undefined || (base.isLoopback && base.host === host),
     }
@@ -163,53 +144,10 @@ export function app({
       : reply
   }
 
-  /**
-   * Whether a request has the operator's token, or the refusal of an address that was wrong too often. Without the
-   * token these paths are answered like any unknown one.
-   */
-  function proofOf(request: Request, { token, ip }: { token: string; ip: string }): 'operator' | Reply | undefined {
-    const given = request.headers.get('authorization')
-    if (given === null) return undefined
-    const wait = attempts.secondsToWait(ip)
-    if (wait > 0) return tooManyAttempts(wait)
-    if (isSameSecret(given, `Bearer ${token}`)) return 'operator'
-    attempts.failed(ip)
-    return undefined
-  }
-
   function toolsOf(gateway: Gateway): McpEndpoint {
     const endpoint = tools.get(gateway) ?? mcpEndpoint(gateway, { version: manifest.version })
     tools.set(gateway, endpoint)
     return endpoint
-  }
-
-  /** The configured public origin is the first gateway's. Other gateways have the same scheme and their own host. */
-  function originOf(name: string, origin: string): string {
-    return publicOrigin === undefined ? origin : `${publicOrigin.split('//', 1)[0]}//${name}`
-  }
-
-  /** Forwarded headers are trusted only from configured proxies (decision 26). */
-  function addressOf(base: Base, request: Request, peer: Address): RequestAddress {
-    const direct = peer?.address ?? ''
-    if (!proxies || !isIn(proxies, direct)) {
-      if (!isProxyReported && request.headers.has('x-forwarded-for')) reportProxy(direct)
-      return { ip: direct, host: base.host, origin: publicOrigin ?? base.origin }
-    }
-    const hops = list(request.headers.get('x-forwarded-for')).map(withoutPort).filter(isIP).reverse()
-    const ip = hops.find((hop) => !isIn(proxies, hop)) ?? direct
-    const host = list(request.headers.get('x-forwarded-host')).at(-1)?.toLowerCase() ?? base.host
-    const scheme =
-      list(request.headers.get('x-forwarded-proto')).at(-1) === 'https' ? 'https' : base.protocol.slice(0, -1)
-    return { ip, host, origin: publicOrigin ?? parsed(`${scheme}://${host}`)?.origin ?? base.origin }
-  }
-
-  /** Logged once: callers may send this header too, not only a proxy. */
-  function reportProxy(peer: string): void {
-    isProxyReported = true
-    log.warn(
-      'X-Forwarded-For came from an address that is not in trusted_proxies and was ignored; if it is your proxy, all its callers share one address and its limits: add it to trusted_proxies',
-      { peer },
-    )
   }
 
   const elysia = new Elysia()
@@ -219,15 +157,67 @@ export function app({
   })
 }
 
+/**
+ * Whether a request has the operator's token, or the refusal of an address that was wrong too often. Without the
+ * token these paths are answered like any unknown one.
+ */
+function proofOf(
+  request: Request,
+  { token, ip, attempts }: { readonly token: string; readonly ip: string; readonly attempts: Attempts },
+): 'operator' | Reply | undefined {
+  const given = request.headers.get('authorization')
+  if (given === null) return undefined
+  const wait = attempts.secondsToWait(ip)
+  if (wait > 0) return tooManyAttempts(wait)
+  if (isSameSecret(given, `Bearer ${token}`)) return 'operator'
+  attempts.failed(ip)
+  return undefined
+}
+
+/** Answers the routes of the process, which no gateway serves: devnet, metrics, the operator's API and console. */
+function ownRoutes({
+  devnet,
+  isKeyed = false,
+  metrics,
+  operator,
+  attempts,
+  pages,
+}: Pick<AppOptions, 'devnet' | 'isKeyed' | 'metrics' | 'operator'> & {
+  readonly attempts: Attempts
+  readonly pages: ReturnType<typeof webPages>
+}) {
+  return function ownReply(
+    request: Request,
+    { path, search }: Pick<RequestUrl, 'path' | 'search'>,
+    { address: { ip, host, origin }, base }: { readonly address: RequestAddress; readonly base: Base },
+  ): Reply | Promise<Reply> | undefined {
+    if (devnet && (path === DEVNET || isKeyed) && !isDirect(request, base, host))
+      return notDirect(path === DEVNET ? '/devnet shows a private key' : 'This devnet has keys of vendors')
+    if (devnet && path === DEVNET) return devnetReply(request.method, devnet(origin))
+    if (metrics && path === METRICS && request.method === 'GET') {
+      const proof = proofOf(request, { token: metrics.token, ip, attempts })
+      if (proof !== undefined) return proof === 'operator' ? metrics.scrape().then(metricsReply) : proof
+    }
+    if (operator && path.startsWith(OPERATOR)) {
+      const proof = proofOf(request, { token: operator.token, ip, attempts })
+      if (proof !== undefined) return proof === 'operator' ? operator.api(request, { path, search }) : proof
+    }
+    if (operator?.console && isConsole(path)) {
+      const answer =
+        path === CONSOLE && isRead(request.method)
+          ? pages.console(request)
+          : operator.console(request, { path, search, ip, origin })
+      if (answer) return answer
+    }
+    return undefined
+  }
+}
+
 /** For a Host header that is missing, invalid or repeated (RFC 9112, 3.2). */
 const badHost: Reply = {
   status: 400,
   headers: { 'content-type': 'application/json' },
   body: '{"error":"Invalid Host header"}',
-}
-
-function unknownAddress(peer: Address): RequestAddress {
-  return { ip: peer?.address ?? '', host: '', origin: '' }
 }
 
 /** Shows a private key, though of test money only: it gets no CORS headers, so no web page can read it. */
@@ -259,11 +249,6 @@ const hasSingleHost = (request: Request): boolean => !request.headers.get('host'
  */
 function isDirect({ headers }: Request, base: Base, host: string): boolean {
   return base.isLoopback && isLoopbackHost(host) && !isForwarded(headers)
-}
-
-function isLoopbackHost(host: string): boolean {
-  const url = URL.parse(`http://${host}`)
-  return url !== null && isLoopback(url.hostname.replace(/^\[|\]$/g, ''))
 }
 
 function notDirect(why: string): Reply {
@@ -321,62 +306,3 @@ function requestIds(): () => string {
 }
 
 const tenths = (ms: number): number => Math.round(ms * 10) / 10
-
-/** Parses origins with a cache, because callers send few different ones. */
-function originParser(): (origin: string) => Base | null {
-  const known = boundedMap<Base | null>(MAX_ORIGINS)
-  return (origin) => {
-    const before = known.get(origin)
-    if (before !== undefined) return before
-    const url = URL.parse(origin)
-    // The parts of a URL are made anew whenever they are read.
-    const base = url && {
-      host: url.host,
-      origin: url.origin,
-      protocol: url.protocol,
-      isLoopback: isLoopbackHost(url.host),
-    }
-    known.set(origin, base)
-    return base
-  }
-}
-
-const MAX_ORIGINS = 1_000
-
-const list = (header: string | null): string[] =>
-  (header ?? '')
-    .split(',')
-    .map((item) => item.trim())
-    .filter(Boolean)
-
-/**
- * Strips the port that some proxies add, since rate limits count by address: `1.2.3.4:80`, `[2001:db8::1]:80` and
- * `[2001:db8::1]`.
- */
-function withoutPort(hop: string): string {
-  const [, v6, v4] = /^(?:\[([0-9a-fA-F:.]+)\](?::\d*)?|(\d+\.\d+\.\d+\.\d+):\d*)$/.exec(hop) ?? []
-  return v6 ?? v4 ?? hop
-}
-
-function blockList(ranges: readonly string[]): BlockList | undefined {
-  if (ranges.length === 0) return undefined
-  const blocks = new BlockList()
-  for (const range of ranges) {
-    const [address = '', bits] = range.split('/')
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4'
-    if (bits === undefined) blocks.addAddress(address, family)
-    if (bits !== undefined) blocks.addSubnet(address, Number(bits), family)
-  }
-  return blocks
-}
-
-/** Returns a predicate for the addresses of configured proxies. */
-export function proxyCheck(ranges: readonly string[]): (address: string) => boolean {
-  const proxies = blockList(ranges)
-  return (address) => proxies !== undefined && isIn(proxies, address)
-}
-
-function isIn(blocks: BlockList, address: string): boolean {
-  const plain = address.replace(/^::ffff:/i, '')
-  return isIP(plain) !== 0 && blocks.check(plain, isIP(plain) === 6 ? 'ipv6' : 'ipv4')
-}

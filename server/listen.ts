@@ -2,7 +2,8 @@
 import { isIP } from 'node:net'
 import { attemptLimit, type Attempts } from '../core/http/mod.ts'
 import { storageProbe } from '../core/ports/mod.ts'
-import { app, proxyCheck } from './app.ts'
+import { app } from './app.ts'
+import { proxyCheck } from './http/request_address.ts'
 import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'
 import type { ServerLog } from './log.ts'
@@ -13,7 +14,8 @@ import { configurationOf } from './operator/configuration.ts'
 import { consoleApi } from './operator/console.ts'
 import { operatorApi } from './operator/mod.ts'
 import { statusReport } from './operator/status.ts'
-import { VERSION, type Wired } from './wiring/mod.ts'
+import { VERSION } from './wiring/gateways.ts'
+import type { Wired } from './wiring/mod.ts'
 
 export type Listening = {
   /** URL of the socket that all gateways share. */

@@ -18,7 +18,8 @@ import { webhook } from './signals/webhook.ts'
 import { StartError } from './start_error.ts'
 import { enlargePool } from './request_pool.ts'
 import { startMaintenance } from './maintenance.ts'
-import { VERSION, type Wired, wire } from './wiring/mod.ts'
+import { VERSION } from './wiring/gateways.ts'
+import { type Wired, wire } from './wiring/mod.ts'
 import { RENEWALS } from './wiring/chains.ts'
 
 export type Running = { readonly url: string; readonly wired: Wired; stop(): Promise<void> }

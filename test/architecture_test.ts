@@ -426,7 +426,7 @@ test('the house has four rooms', () => {
 // ── packages ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 test('the version is written once', async () => {
-  const { VERSION } = await import('../server/wiring/mod.ts')
+  const { VERSION } = await import('../server/wiring/gateways.ts')
   expect(VERSION).toBe(manifest.version)
   expect(
     matches(

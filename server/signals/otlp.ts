@@ -49,7 +49,7 @@ const RETRIED = [429, 502, 503, 504]
 const CLOSE_MS = 3_000
 
 export function exporter(options: ExporterOptions): Exporter {
-  const { endpoint, headers, serviceName, version, instance, clock, log, metrics, fetch = globalThis.fetch } = options
+  const { endpoint, serviceName, version, instance, clock, log, metrics } = options
   const stopped = new AbortController()
   let queue: Span[] = []
   let dropped = 0
@@ -110,7 +110,7 @@ export function exporter(options: ExporterOptions): Exporter {
   async function send(signal: 'traces' | 'metrics', body: unknown): Promise<boolean> {
     const text = JSON.stringify(body)
     for (let attempt = 1; ; attempt++) {
-      const { status, reason, retryAfter } = await post(`${endpoint}/v1/${signal}`, text)
+      const { status, reason, retryAfter } = await post(`${endpoint}/v1/${signal}`, text, options)
       if (status >= 200 && status < 300) {
         if (isFailing) log.info('telemetry is exported again', { dropped_spans: dropped })
         if (isFailing) dropped = 0
@@ -126,27 +126,31 @@ export function exporter(options: ExporterOptions): Exporter {
       await clock.wait(retryAfter ?? backoff, stopped.signal)
     }
   }
+}
 
-  async function post(url: string, body: string): Promise<{ status: number; reason: string; retryAfter?: number }> {
-    try {
-      const response = await fetch(url, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...headers },
-        body,
-        redirect: 'manual',
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-      })
-      await response.body?.cancel()
-      const seconds = Number(response.headers.get('retry-after') ?? Number.NaN)
-      return {
-        status: response.status,
-        reason: `HTTP ${response.status}`,
-        ...(seconds >= 0 && { retryAfter: Math.min(60, seconds) * 1_000 }),
-      }
-    } catch (error) {
-      const { code, name } = error as Error & { code?: string }
-      return { status: 0, reason: code ?? name }
+async function post(
+  url: string,
+  body: string,
+  { headers, fetch = globalThis.fetch }: Pick<ExporterOptions, 'headers' | 'fetch'>,
+): Promise<{ status: number; reason: string; retryAfter?: number }> {
+  try {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body,
+      redirect: 'manual',
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    })
+    await response.body?.cancel()
+    const seconds = Number(response.headers.get('retry-after') ?? Number.NaN)
+    return {
+      status: response.status,
+      reason: `HTTP ${response.status}`,
+      ...(seconds >= 0 && { retryAfter: Math.min(60, seconds) * 1_000 }),
     }
+  } catch (error) {
+    const { code, name } = error as Error & { code?: string }
+    return { status: 0, reason: code ?? name }
   }
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory.ts'
 import { sharedClock } from '../../adapters/shared_clock.ts'
 import { DONE, streamAnswer } from '../fakes/chat.ts'
-import { timely } from '../../server/wiring/mod.ts'
+import { timely } from '../../server/wiring/timely.ts'
 import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'
 import { START, testClock, testLog } from '../kit.ts'
 

@@ -71,7 +71,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
         { Name: character.name, Description: character.name, GroupType: 'AIGC', ...ours },
         { signal },
       )
-      return await add(idIn(group, 'CreateAssetGroup'), character, signal)
+      return await add(idIn(http, group, 'CreateAssetGroup'), character, signal)
     },
 
     async session(_name, { signal }) {
@@ -81,7 +81,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
         { signal },
       )
       if (typeof BytedToken !== 'string' || typeof H5Link !== 'string' || !/^https:\/\//i.test(H5Link))
-        throw unclear('CreateVisualValidateSession')
+        throw unclear(http, 'CreateVisualValidateSession')
       return { token: BytedToken, link: H5Link, expiresInSeconds: LINK_SECONDS }
     },
 
@@ -98,7 +98,7 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
     const asset = { GroupId: group, URL: image, Name: name, AssetType: 'Image', ...ours }
     const made = await ask('CreateAsset', asset, { signal, classify: classifyPictureError }).catch(unlessFace)
     if (!made) return { kind: 'rejected', reason: NOT_THE_FACE }
-    const id = idIn(made, 'CreateAsset')
+    const id = idIn(http, made, 'CreateAsset')
     for (let poll = 0; poll < MAX_POLLS; poll++) {
       const found = await ask('GetAsset', { Id: id, ...ours }, { signal })
       const state = String(found.Status).toLowerCase()
@@ -146,15 +146,17 @@ export function arkAssets(config: ArkAssetsConfig): PortraitVendor {
       throw error
     }
   }
+}
 
-  function idIn({ Id }: Fields, action: string): string {
-    if (typeof Id === 'string' && Id !== '') return Id
-    throw unclear(action)
-  }
+type Http = ReturnType<typeof vendorHttp>
 
-  function unclear(action: string): Error {
-    return http.failure('failed', `${NAME} answered ${action} in another shape`)
-  }
+function idIn(http: Http, { Id }: Fields, action: string): string {
+  if (typeof Id === 'string' && Id !== '') return Id
+  throw unclear(http, action)
+}
+
+function unclear(http: Http, action: string): Error {
+  return http.failure('failed', `${NAME} answered ${action} in another shape`)
 }
 
 // ── refusals: {ResponseMetadata: {Error: {Code, Message}}} ──────────────────────────────────────────────────────────
