@@ -1,4 +1,4 @@
-/** Who calls, and what was called: from the socket, and from the headers of configured proxies. */
+/** Reads who calls and what was called, from the socket and from headers of configured proxies. */
 import { BlockList, isIP } from 'node:net'
 import { boundedMap } from '../../core/lib/mod.ts'
 import { isLoopback } from '../config/mod.ts'

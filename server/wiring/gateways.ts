@@ -51,7 +51,7 @@ export type OpenGateway = { readonly gateway: Gateway; readonly config: GatewayC
 
 const MINUTE_MS = 60_000
 
-/** What all gateways of a process share. */
+/** Storage, clock and signals, shared by all gateways of a process. */
 type Machine = {
   readonly storage: OpenedStorage
   readonly shared: SharedClock | undefined
@@ -128,7 +128,7 @@ const buyersOf = ({ evm, solana }: LocalSystem): readonly string[] => [
   ...(solana ? [solana.buyer.address] : []),
 ]
 
-/** What gateways are opened with. */
+/** Vendors, chains and catalog that gateways are opened with. */
 type Selling = Machine & {
   readonly isDevnet: boolean
   readonly vendors: Vendors
