@@ -7,6 +7,7 @@ import type { Json } from './lib/json.ts'
 import type { Limits, Window } from './http/rate_limit.ts'
 import type { SignedReplies } from './http/signed_replies.ts'
 import type { UnpaidWork } from './http/unpaid_work.ts'
+import type { Charges } from './identity/charges.ts'
 import type { PollUrls } from './identity/poll_urls.ts'
 import type { Calls } from './payment/calls/calls.ts'
 import type { Controls } from './payment/control/controls.ts'
@@ -40,6 +41,8 @@ export type Engine = {
   readonly mirror: Mirror
   /** Signs offers and receipts. Absent: they are not signed. */
   readonly signing?: SignedReplies | undefined
+  /** Takes MPP beside x402, where there are offers that it can pay. Absent: switched off. */
+  readonly charges?: Charges | undefined
 }
 
 /** State of the deliveries that outlives a request. */

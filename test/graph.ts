@@ -16,15 +16,16 @@ export type Graph = ReadonlyMap<string, readonly string[]>
  * Core's tiers, each after all that it may import; products and discovery stop before payment. Products ask identity
  * whose a request is.
  */
-const UP_TO_ENDPOINT = ['lib', 'x402', 'ports', 'http', 'endpoint'] as const
+const UP_TO_ENDPOINT = ['lib', 'x402', 'mpp', 'ports', 'http', 'endpoint'] as const
 const UP_TO_CALL = [...UP_TO_ENDPOINT, 'payment', 'identity', 'engine', 'call'] as const
 export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   notes: [],
   lib: [],
   x402: ['lib'],
+  mpp: ['lib', 'x402'],
   ports: ['lib', 'x402'],
-  http: ['lib', 'x402', 'ports'],
-  endpoint: ['lib', 'x402', 'ports', 'http'],
+  http: ['lib', 'x402', 'mpp', 'ports'],
+  endpoint: ['lib', 'x402', 'mpp', 'ports', 'http'],
   payment: UP_TO_ENDPOINT,
   identity: [...UP_TO_ENDPOINT, 'payment'],
   engine: [...UP_TO_ENDPOINT, 'payment', 'identity'],

@@ -97,10 +97,12 @@ export function testLog() {
 
 /** Bytes that count: every id is another one, and the same in every run. */
 export function countingRandom(): (bytes: number) => Uint8Array {
-  let count = 0
+  const counts = new Map<number, number>()
   return (bytes) => {
+    const count = (counts.get(bytes) ?? 0) + 1
+    counts.set(bytes, count)
     const made = new Uint8Array(bytes)
-    new DataView(made.buffer).setUint32(bytes - 4, ++count)
+    new DataView(made.buffer).setUint32(bytes - 4, count)
     return made
   }
 }
@@ -231,6 +233,13 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
 
 /** Signs the poll URLs of every kit, so that ids and media keys alone use up the counted random bytes. */
 const POLL_KEY = '5e'.repeat(32)
+
+/** What `WWW-Authenticate` says in the scheme `X402`, beside the challenges of MPP. */
+export const x402Scheme = (headers: Headers): string | undefined =>
+  headers
+    .get('www-authenticate')
+    ?.split(', ')
+    .find((part) => part.startsWith('X402 '))
 
 export const ORIGIN = 'http://farebox.test'
 export const GENERATIONS = '/api/v1/images/generations'

@@ -1,6 +1,7 @@
 /** Answers a wallet that polls or collects its call: steps 4, 6, 11 and 12 for a call that is there already. */
 import type { Engine } from '../engine.ts'
 import type { Stored } from '../endpoint/mod.ts'
+import { payingFor } from '../endpoint/charging.ts'
 import * as replies from '../endpoint/replies.ts'
 import { paymentHeader } from '../endpoint/request_context.ts'
 import { ApiError } from '../http/errors.ts'
@@ -12,7 +13,7 @@ import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
 import { within } from '../lib/timers.ts'
 import type { Authorization, Call, OpenedKey } from '../ports/mod.ts'
 import { chargesUse, isSamePaymentMethod } from '../x402/offer.ts'
-import { decodePayment, type Offer, type Payment, refusalHeaders } from '../x402/protocol.ts'
+import { type Offer, type Payment, refusalHeaders } from '../x402/protocol.ts'
 import {
   type Collecting,
   type Collection,
@@ -42,9 +43,12 @@ export async function collect(engine: Engine, collecting: Collecting): Promise<R
     const state = collection.isProven ? await show(engine, collection) : { call: collection.found }
     return 'status' in state ? state : demandPayment(collection, replies.signToCollect)
   }
-  const decoded = decodePayment(header)
-  if (!decoded.ok) return rejectPayment(collection, { code: 'PAYMENT_INVALID', reason: decoded.reason })
-  const proven = await prove(engine, collection, decoded.payment)
+  const { payment: presented } = collection.requestContext
+  if (!presented?.ok)
+    return rejectPayment(collection, { code: 'PAYMENT_INVALID', reason: presented?.reason ?? 'there is no payment' })
+  const wrong = await engine.charges?.problem(collection.requestContext)
+  if (wrong) return rejectPayment(collection, { code: 'PAYMENT_INVALID', ...wrong })
+  const proven = await prove(engine, collection, presented.payment)
   return 'status' in proven ? proven : await settleProven(engine, proven)
 }
 
@@ -78,7 +82,8 @@ async function prove(engine: Engine, collection: Collection, payment: Payment): 
   if (identified.kind === 'refused') return rejectPayment(collection, identified)
   const { key, expiresAt, offer, signer } = identified
   const payer = signer === found.payer ? signer : identified.payer
-  const authorization: Authorization = { key, payer, payment, offer, expiresAt }
+  const paying = payingFor(payment, collection.requestContext.payment, offer)
+  const authorization: Authorization = { key, payer, payment: paying, offer, expiresAt }
   const proofs = pollProofs(engine.money, engine.identity.pollUrls)
   const isEnough = isKeyed && isSignedFor(found, { payer })
   const proof = isEnough ? { kind: 'proof' as const } : await proofs.authorization(found, authorization)

@@ -2,11 +2,14 @@
 import type { Engine } from '../engine.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import { isForgotten } from '../endpoint/records.ts'
+import { problemOf } from '../endpoint/charging.ts'
 import * as replies from '../endpoint/replies.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Paying } from '../payment/outcome.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
+import type { Problem } from '../mpp/problem.ts'
+import { chargingFor } from './payment_required.ts'
 import { withCorrected } from '../x402/offer.ts'
 import type { Offer } from '../x402/protocol.ts'
 
@@ -57,6 +60,7 @@ export async function collectionOf(engine: Engine, collecting: Collecting): Prom
     label: engine.gateway.label,
     errorFormat: endpoint.errorFormat,
     beside: besideOf(requestContext.request),
+    charging: chargingFor(engine, requestContext, offers),
   }
   return { ...collecting, isRightful: isKeyed || isProven, keyedUrl, offers, asking, now }
 }
@@ -69,13 +73,13 @@ export function runningReply(collection: Collection, call: Call, fields: Running
 
 /** 402: the call is there, and `why` it is not handed out. */
 export function demandPayment(
-  { endpoint, found, more, isRightful, keyedUrl, offers, asking }: Collection,
+  { endpoint, found, more, isRightful, keyedUrl, offers, asking, requestContext }: Collection,
   why: replies.Body,
-  corrected: Partial<Pick<replies.Asking, 'headers' | 'offers' | 'resource'>> = {},
+  corrected: Partial<Pick<replies.Asking, 'headers' | 'offers' | 'resource' | 'problem'>> = {},
 ): Reply {
   const location = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
   return replies.demand(
-    { ...asking, offers, ...corrected },
+    { ...asking, offers, problem: requestContext.payment ? 'verification-failed' : 'payment-required', ...corrected },
     { ...more, ...location, ...why, model: found.model },
     replies.priceOf(found, replies.dueOf(found)),
   )
@@ -83,10 +87,12 @@ export function demandPayment(
 
 export function rejectPayment(
   collection: Collection,
-  { code, reason }: { readonly code: PaymentCode; readonly reason: string },
+  { code, reason, problem }: { readonly code: PaymentCode; readonly reason: string; readonly problem?: Problem },
   headers: Readonly<Record<string, string>> = {},
 ): Reply {
-  return demandPayment(collection, replies.verificationFailed(code, reason), { headers })
+  const { offers, now, requestContext } = collection
+  const why = problem ?? problemOf(requestContext.payment, { code, offers, now })
+  return demandPayment(collection, replies.verificationFailed(code, reason), { headers, problem: why })
 }
 
 /** With a correction the buyer can sign again from what the chain knows (contract 1.78). */

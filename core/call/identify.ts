@@ -1,5 +1,6 @@
 /** Step 4: who signed the payment of an order, and for which offer. */
 import type { Engine } from '../engine.ts'
+import { payingFor } from '../endpoint/charging.ts'
 import type { Reply } from '../http/reply.ts'
 import { bodyFingerprint } from '../lib/ids.ts'
 import { identifierOf, tagOf } from '../payment/calls/identified_calls.ts'
@@ -18,6 +19,8 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
     const reason = decoded?.reason ?? 'there is no payment header'
     return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', reason })
   }
+  const wrong = await engine.charges?.problem(requestContext)
+  if (wrong) return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', ...wrong })
   const { payment } = decoded
   const id = identifierOf(payment)
   const identified = await engine.offers.identify(payment, offers)
@@ -31,7 +34,7 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
       : undefined
   return {
     ...order,
-    payment,
+    payment: payingFor(payment, requestContext.payment, offer),
     payer,
     otherAddress,
     key,

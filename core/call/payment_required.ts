@@ -4,9 +4,12 @@
 import type { Engine } from '../engine.ts'
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
+import { chargingOf } from '../endpoint/charging.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Reply } from '../http/reply.ts'
+import { isChargeable } from '../mpp/challenge.ts'
+import type { Problem } from '../mpp/problem.ts'
 import { silent } from '../ports/meter.ts'
 import { usdc } from '../x402/money.ts'
 import type { Offer } from '../x402/protocol.ts'
@@ -22,6 +25,7 @@ export type Demand = {
   readonly offers: readonly Offer[]
   readonly why: replies.Body
   readonly error?: string
+  readonly problem?: Problem
 }
 
 /** The 402 for an order without a payment; for one with a payment, the offers that it may pay. */
@@ -44,7 +48,8 @@ function quote(engine: Engine, asking: Asking, wanted: Price): Reply {
   const price = quotes.shared(wanted)
   const offers = engine.offers.at(price)
   const isPage = isBrowser(request.headers)
-  const key = `${endpoint.name} ${besideOf(request, isPage)} ${origin}${path}`
+  const { charge, hasX402 } = chargingFor(engine, requestContext, offers)
+  const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${charge?.header} ${charge?.realm} ${origin}${path}`
   const known = isPage ? undefined : quotes.find(price, key, offers)
   if (known) return known
   const made = demand(engine, asking, { offers, price, why: replies.paymentRequired(price) })
@@ -99,10 +104,11 @@ function demandNothing(engine: Engine, asking: Asking): Reply {
 
 /** A 402 with these offers; a page for a person in a browser who has not paid. */
 export function demand(
-  { gateway: { label } }: Engine,
+  engine: Engine,
   { endpoint, requestContext }: Asking,
-  { offers, price, why, error }: Demand,
+  { offers, price, why, error, problem }: Demand,
 ): Reply {
+  const { label } = engine.gateway
   const resource = resourceOf(endpoint, requestContext)
   const asking = {
     offers,
@@ -111,11 +117,17 @@ export function demand(
     origin: requestContext.origin,
     errorFormat: endpoint.errorFormat ?? 'plain',
     beside: besideOf(requestContext.request),
+    charging: chargingFor(engine, requestContext, offers),
+    ...(problem && { problem }),
   }
   const reply = replies.demand(asking, why, replies.publicPrice(price), price.also)
   const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
   return isVisitor ? replies.demandPage(reply, asking) : reply
 }
+
+/** How the 402 speaks of MPP: where it is on, and one of the offers can be paid by it. */
+export const chargingFor = ({ charges }: Engine, requestContext: RequestContext, offers: readonly Offer[]) =>
+  chargingOf(requestContext, charges !== undefined && offers.some(isChargeable))
 
 /** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

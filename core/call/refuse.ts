@@ -1,8 +1,11 @@
 /** The replies of an order for which no call is opened. */
 import type { Engine } from '../engine.ts'
+import { problemOf } from '../endpoint/charging.ts'
 import * as replies from '../endpoint/replies.ts'
+import { credentialIn } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
 import { silent } from '../ports/meter.ts'
+import type { Problem } from '../mpp/problem.ts'
 import type { Corrected, PaymentCode } from '../ports/mod.ts'
 import { withCorrected } from '../x402/offer.ts'
 import type { Offer } from '../x402/protocol.ts'
@@ -21,6 +24,8 @@ export type Refused = {
   readonly corrected?: Corrected
   readonly offer?: Offer
   readonly retryAfterSeconds?: number
+  /** In the words of MPP, if not by the code. */
+  readonly problem?: Problem
 }
 
 /** The payment would not cover the call, or this wallet may not order now. */
@@ -38,17 +43,21 @@ export const later = (reason: string, retryAfterSeconds: number): Refused => ({
 })
 
 export function reject(engine: Engine, order: Offered, refused: Refused): Reply {
-  const { meter = silent } = engine.ports
-  const { offers, price } = order
+  const { meter = silent, clock } = engine.ports
+  const { offers, price, requestContext } = order
   const { code, reason, more, corrected, offer, retryAfterSeconds } = refused
+  const { payment: presented } = requestContext
   meter.judged(code)
-  if (order.requestContext.apiKey) throw keyNotCovered(reason)
-  const reply = demand(engine, order, {
+  if (requestContext.apiKey) throw keyNotCovered(reason)
+  const made = demand(engine, order, {
     offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
     price,
     why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
     ...(corrected && { error: corrected.error }),
+    problem: refused.problem ?? problemOf(presented, { code, offers, now: clock.now() }),
   })
+  // Clients of MPP pay a challenge of a 402 at once, and this payment may have moved money.
+  const reply = code === 'PAYMENT_REPLAY' && credentialIn(presented) ? replies.withoutChallenge(made) : made
   if (retryAfterSeconds === undefined) return reply
   return { ...reply, headers: { ...reply.headers, 'retry-after': String(retryAfterSeconds) } }
 }

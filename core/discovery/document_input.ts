@@ -12,6 +12,8 @@ export type GatewayDescription = {
   /** Path under which the host mounts the gateway; empty or like `/ai`. */
   readonly basePath: string
   terms(): readonly Terms[]
+  /** Whether the gateway takes MPP where its terms allow it. */
+  readonly takesMpp: boolean
   /** Where to reach the operator: an http(s) URL or an e-mail address. */
   readonly contact?: string
   readonly offering: StreamedContext

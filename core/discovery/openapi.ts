@@ -14,7 +14,8 @@ import {
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
 import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
-import { usdc } from '../x402/money.ts'
+import { CHARGE, isChargeable } from '../mpp/challenge.ts'
+import { dollars, roundUp, usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
   collectExample,
@@ -85,6 +86,10 @@ export async function openapi(
     },
     servers: [{ url: origin }],
     tags: [...new Set(listed.map(({ tag }) => tag))].map((name) => ({ name })),
+    'x-service-info': {
+      categories: [...new Set(listed.filter(isSold).map(({ tag }) => tag))],
+      docs: { apiReference: `${origin}/docs`, homepage: origin, llms: `${origin}/llms.txt` },
+    },
     paths,
     components: {
       ...componentsIn(paths, parts),
@@ -175,14 +180,28 @@ function operation(endpoint: Endpoint, method: string, operationContext: Operati
     ...(original !== undefined && { 'x-variant-of': original }),
     ...(isSold(endpoint) && !isFree(operationContext.trial)
       ? {
-          'x-payment-info': {
-            protocols: [{ x402: {} }],
-            price: priceRange(endpoint, operationContext.facts.offering),
-          },
+          'x-payment-info': paymentInfo(endpoint, operationContext.facts),
         }
       : { security: securityOf(endpoint) }),
     ...requestOf(endpoint, method, operationContext.trial),
     responses: responsesOf(endpoint, operationContext),
+  }
+}
+
+/** Prices of the protocols that the operation is paid by: for MPP in base units, null if the request decides. */
+function paymentInfo(endpoint: Sold, { offering, terms, takesMpp }: GatewayDescription): Fields {
+  const price = priceRange(endpoint, offering)
+  const amount = price.mode === 'fixed' ? String(roundUp(dollars(price.amount))) : null
+  const charges = takesMpp
+    ? terms()
+        .filter(isChargeable)
+        .map(({ asset }) => ({ ...CHARGE, currency: asset }))
+    : []
+  const offers = charges.map((charge) => ({ ...charge, amount, description: endpoint.summary }))
+  return {
+    protocols: [{ x402: {} }, ...charges.map((charge) => ({ mpp: charge }))],
+    price,
+    ...(offers.length > 0 && { offers }),
   }
 }
 
@@ -215,6 +234,7 @@ function requestOf(endpoint: Endpoint, method: string, trial: Trial): Fields {
   return {
     ...(parameters.length > 0 && { parameters }),
     ...(isBody && input && { requestBody: bodyOf(endpoint as Sold | Free, trial) }),
+    ...(!isBody && isSold(endpoint) && method === 'POST' && { requestBody: fieldsBodyOf(endpoint, trial) }),
   }
 }
 
@@ -257,6 +277,12 @@ function bodyOf(endpoint: Sold | Free, { body, query }: Trial): Fields {
   const isOptional = endpoint.kind === 'free' && endpoint.method === 'GET'
   const form = endpoint.kind === 'sold' && endpoint.multipart ? { 'multipart/form-data': FORM } : {}
   return { required: !isOptional, content: { 'application/json': { schema, example: body ?? query }, ...form } }
+}
+
+/** The body of a POST whose fields are in the query: it may have them instead. */
+function fieldsBodyOf(endpoint: Sold, { query }: Trial): Fields {
+  const { required: _, ...schema } = withoutPath(endpoint)
+  return { required: false, content: { 'application/json': { schema, example: query } } }
 }
 
 /** The body without the path parameters. */
@@ -353,10 +379,12 @@ const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPr
 function challengeContext(
   endpoint: Sold | Polled,
   price: Price,
-  { terms, label }: GatewayDescription,
+  { terms, label, takesMpp }: GatewayDescription,
 ): ChallengeContext {
   const offers = terms().map((each) => offerOf(each, price))
-  return { offers, label, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
+  const isCharged = takesMpp && offers.some(isChargeable)
+  const charging = { hasX402: true, ...(isCharged && { charge: { realm: '' } }) }
+  return { offers, label, charging, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }
 
 /** One set of examples for each error format. */

@@ -3,6 +3,7 @@ import { errorReply, type ErrorFormat } from '../http/error_formats.ts'
 import type { Endpoint, Price } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError, type ApiErrorCode, rateLimited, rowOf } from '../http/errors.ts'
+import type { Charging } from '../endpoint/charging.ts'
 import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
 import type { Bazaar } from '../x402/challenge.ts'
@@ -109,16 +110,18 @@ export type ChallengeContext = {
   readonly offers: readonly Offer[]
   readonly label: string
   readonly errorFormat: ErrorFormat
+  /** How its 402s speak of MPP. */
+  readonly charging: Charging
 }
 
 /** The 402 body of an unpaid request. */
 export function demandExample(
-  { offers, label, errorFormat, bazaar }: ChallengeContext & { readonly bazaar: Bazaar },
+  { bazaar, ...demanding }: ChallengeContext & { readonly bazaar: Bazaar },
   price: Price,
 ): unknown {
   return bodyOf(
     replies.demand(
-      { offers, label, errorFormat, resource: { ...NO_RESOURCE, bazaar } },
+      { ...demanding, resource: { ...NO_RESOURCE, bazaar } },
       replies.paymentRequired(price),
       replies.publicPrice(price),
       price.also,
@@ -133,11 +136,8 @@ const JOB = {
 } as const
 
 /** The 402 bodies of rejected payments, by code. */
-export function rejectionExamples(
-  { offers, label, errorFormat }: ChallengeContext,
-  price: Price,
-): Readonly<Record<string, unknown>> {
-  const asking = { offers, label, errorFormat, resource: NO_RESOURCE }
+export function rejectionExamples(demanding: ChallengeContext, price: Price): Readonly<Record<string, unknown>> {
+  const asking = { ...demanding, resource: NO_RESOURCE, problem: 'verification-failed' as const }
   const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.publicPrice(price)))
   return {
     PAYMENT_INVALID: rejected(

@@ -10,6 +10,9 @@ import { paymentPage } from '../http/browser_402.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
 import { challenge, type Resource } from '../x402/challenge.ts'
+import { chargeSize, isChargeable } from '../mpp/challenge.ts'
+import { type Problem, problemMembers } from '../mpp/problem.ts'
+import type { Charging } from './charging.ts'
 import { chargesUse } from '../x402/offer.ts'
 import { ascii, type Offer, type Receipt, receiptHeaders, refusalHeaders } from '../x402/protocol.ts'
 
@@ -26,6 +29,9 @@ export type Asking = {
   readonly errorFormat: ErrorFormat
   /** Where the documents are, for the page that a person reads. */
   readonly origin?: string
+  /** How it speaks of MPP, and why it is sent in the words of MPP; by default `payment-required`. */
+  readonly charging?: Charging
+  readonly problem?: Problem
   /** Headers of the 402 beside its challenge, and how many bytes of headers are added later. */
   readonly headers?: Readonly<Record<string, string>>
   readonly beside?: number
@@ -55,7 +61,7 @@ export function demandPage({ toSign: _, ...reply }: Reply, { resource, label, or
 
 /** A 402 with a complete, signable challenge; `why` comes first in its body. */
 export function demand(
-  { offers, resource, label, errorFormat, headers = {}, beside = 0 }: Asking,
+  { offers, resource, label, errorFormat, charging = NO_CHARGE, problem, headers = {}, beside = 0 }: Asking,
   why: Body,
   price: Body,
   also: Body = {},
@@ -64,15 +70,30 @@ export function demand(
   const words = errorFormat === 'plain' ? why : formatDemand(why, errorFormat)
   const mirrored = errorFormat === 'market' ? { x402: { x402Version: 2, accepts: offers } } : {}
   const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
-  const made = challenge(offers, resource, { ...words, price, ...also, ...mirrored, paymentInfo }, { beside: more })
+  const { charge, hasX402 } = charging
+  const members = charge && errorFormat !== 'messages' ? problemMembers(problem ?? 'payment-required', why.message) : {}
+  const body = { ...words, ...members, price, ...also, ...mirrored, paymentInfo }
+  const head = { beside: more, hasX402, ...(charge && { chargeSize: (offer: Offer) => chargeSize(offer, charge) }) }
+  const made = challenge(offers, resource, body, head)
   const toSign = { offers: { url: resource.url, list: offers } }
+  const toCharge = charge && { offers: made.listed.filter(isChargeable), for: charge }
   return {
     status: 402,
     headers: { ...made.headers, ...headers },
     body: made.body,
     ...(offers.length > 0 && { toSign }),
+    ...(toCharge && { toCharge }),
   }
 }
+
+/** The 402 without what a client would pay again by itself, for a payment that may have moved money. */
+export function withoutChallenge({ toSign: _sign, toCharge: _charge, ...reply }: Reply): Reply {
+  const headers = Object.entries(reply.headers).filter(([name]) => !CHALLENGES.has(name))
+  return { ...reply, headers: Object.fromEntries(headers) }
+}
+
+const CHALLENGES: ReadonlySet<string> = new Set(['payment-required', 'x-payment-required', 'www-authenticate'])
+const NO_CHARGE: Charging = { hasX402: true }
 
 export const publicPrice = (price: Price): Body => ({
   amount: print(price.amount),

@@ -3,9 +3,14 @@ import type { Caller } from './gateway.ts'
 import type { Free, JobDescription, Sold } from './mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { RequestUrl } from '../http/request_url.ts'
+import { ApiError } from '../http/errors.ts'
+import { type Credential, credentialsIn, decodeCredential, type DecodedCredential } from '../mpp/credential.ts'
 import type { OpenedKey, Proof } from '../ports/mod.ts'
 import type { Bazaar, Resource } from '../x402/challenge.ts'
 import { decodePayment, type Decoded, PAYMENT_HEADERS } from '../x402/protocol.ts'
+
+/** A payment as it came: in a header of x402, or as a credential of MPP. */
+export type Presented = Decoded | DecodedCredential
 
 /** One HTTP request, as the call engine sees it. */
 export type RequestContext = {
@@ -17,8 +22,8 @@ export type RequestContext = {
   readonly path: string
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
-  /** The decoded payment header; undefined without one. */
-  readonly payment: Decoded | undefined
+  /** The decoded payment; undefined without one. */
+  readonly payment: Presented | undefined
   /** The API key that pays; undefined where the request brings a payment, or none. */
   readonly apiKey?: OpenedKey | undefined
   /** Client address for rate limits. */
@@ -41,7 +46,7 @@ export function requestContextOf(
   }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar' | 'apiKey'>,
 ): RequestContext {
   let query: URLSearchParams | undefined
-  let payment: Decoded | null | undefined
+  let payment: Presented | null | undefined
   return {
     request,
     bazaar,
@@ -55,8 +60,7 @@ export function requestContextOf(
     },
     get payment() {
       if (payment !== undefined) return payment ?? undefined
-      const header = paymentHeader(request)
-      payment = header === null ? null : decodePayment(header)
+      payment = presentedIn(request)
       return payment ?? undefined
     },
     ip,
@@ -66,13 +70,39 @@ export function requestContextOf(
   }
 }
 
-/** The payment header under either name. When both are present they are equal, or the protocol's own name wins. */
-export function paymentHeader(request: Request): string | null {
+/** The payment of a request, in a header of x402 or as a credential of MPP; null without one. */
+export function paymentHeader({ headers }: Request): string | null {
+  return x402Header(headers) ?? credentialsIn(headers)[0] ?? null
+}
+
+/** The header of x402 under either name. When both are present they are equal, or the protocol's own name wins. */
+function x402Header(headers: Headers): string | null {
   for (const name of PAYMENT_HEADERS) {
-    const value = request.headers.get(name)
+    const value = headers.get(name)
     if (value !== null) return value
   }
   return null
+}
+
+function presentedIn({ headers }: Request): Presented | null {
+  const header = x402Header(headers)
+  if (header !== null) return decodePayment(header)
+  const [credential] = credentialsIn(headers)
+  return credential === undefined ? null : decodeCredential(credential, headers.get('idempotency-key'))
+}
+
+/** The credential of a request; undefined for payments of x402 and for what cannot be read. */
+export const credentialIn = (presented: Presented | undefined): Credential | undefined =>
+  presented?.ok && 'credential' in presented ? presented.credential : undefined
+
+/** Refuses two payments for one call: which of them was charged would be a guess. */
+export function requireOnePayment({ headers }: Request): void {
+  const credentials = new Set(credentialsIn(headers))
+  if (credentials.size + (x402Header(headers) === null ? 0 : 1) < 2) return
+  throw new ApiError('INVALID_PARAMETER', {
+    message:
+      'The request brings two payments. Send one: PAYMENT-SIGNATURE (or X-Payment) of x402, or one MPP credential in Authorization or Payment-Authorization. Nothing was charged.',
+  })
 }
 
 /**

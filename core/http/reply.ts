@@ -1,4 +1,5 @@
 /** A reply that any host can send. */
+import type { ChargeFor } from '../mpp/challenge.ts'
 import type { Offer } from '../x402/protocol.ts'
 
 export type Reply = {
@@ -16,6 +17,8 @@ export type Reply = {
     readonly path?: string
     readonly isReceipt?: false
   }
+  /** Offers of a 402 that get a fresh challenge of MPP each, and what it is bound to. Hosts ignore it. */
+  readonly toCharge?: { readonly offers: readonly Offer[]; readonly for: ChargeFor }
 }
 
 /** Whether a step has ended in a reply. Orders have no status. */

@@ -2,6 +2,7 @@
  * Signed poll URLs. Each carries an unguessable `key` of its call (contract 2.4); those of video also carry a signed
  * query with an expiry (contract 12.42).
  */
+import { hkdf } from '@noble/hashes/hkdf'
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
@@ -39,6 +40,8 @@ export type PollUrls = {
   isFrom(call: Pick<Call, 'id' | 'request'>, ip: string): Promise<boolean>
   /** A name that cannot be derived from the call's id, for resources that are public to anyone who knows the name. */
   secretName(id: string, prefix: string): Promise<string>
+  /** Secrets for another purpose, one from each of ours, newest first. */
+  derived(label: string): Promise<readonly Uint8Array[]>
 }
 
 /** The poll key in the query; '' when it is absent or repeated. */
@@ -95,6 +98,7 @@ export function pollUrls(
     },
 
     secretName: async (id, prefix) => prefix + (await signedText(`name:${prefix}:${id}`)),
+    derived: async (label) => (await known()).map((secret) => hkdf(sha256, secret, undefined, utf8ToBytes(label), 32)),
   }
 
   async function signedText(text: string): Promise<string> {

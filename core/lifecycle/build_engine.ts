@@ -9,6 +9,7 @@ import { FREE_TIER, limits } from '../http/rate_limit.ts'
 import { budget, inputParser, MAX_BODY, MAX_UPLOAD } from '../http/request_body.ts'
 import { signedReplies } from '../http/signed_replies.ts'
 import { UNPAID_CHARACTERS, unpaidWork } from '../http/unpaid_work.ts'
+import { charges } from '../identity/charges.ts'
 import { pollUrls } from '../identity/poll_urls.ts'
 import { signIns } from '../identity/sign_in.ts'
 import { newId } from '../lib/ids.ts'
@@ -69,6 +70,7 @@ export function buildEngine(setup: Setup, building: Building): Engine {
       },
     }),
     signing: setup.signer && signedReplies(setup.signer, { clock, log }),
+    charges: setup.mpp === false ? undefined : charges(hashes, { gateway: gateway.name, random, clock, log }),
   }
 }
 

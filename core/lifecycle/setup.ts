@@ -77,6 +77,8 @@ export type Setup = {
    * Signs the offers and receipts of the gateway (contract 1.79); see `offerSigner`. By default they are not signed.
    */
   readonly signer?: OfferSigner
+  /** False: takes no payments by the Machine Payments Protocol. By default it does, beside `exact` on EVM. */
+  readonly mpp?: boolean
   /** Grants the operator's routes to `Authorization: Bearer`. By default nobody has access. */
   readonly operatorToken?: string
   /**

@@ -61,6 +61,7 @@ const OPTIONS = new Set([
   'featureFlags',
   'pollKeys',
   'signer',
+  'mpp',
   'operatorToken',
   'basePath',
   'controls',

@@ -36,6 +36,7 @@ export function describe(
     version: described.version,
     basePath,
     terms: () => termsOf(engine),
+    takesMpp: engine.charges !== undefined,
     changes: described.changes,
     offering,
     pause: () => ports.clock.wait(0),

@@ -31,6 +31,8 @@ export async function respond(
   }
   const signed = engine.signing?.reply(reply, () => signedUrl(serving, { request, caller })) ?? reply
   reply = signed instanceof Promise ? await signed : signed
+  const charged = engine.charges?.reply(reply) ?? reply
+  reply = charged instanceof Promise ? await charged : charged
   meter.answered(found.name, reply.status, clock.now() - startedAt)
   reply = withErrorObject(withRetryAfter(reply), { headers: request.headers, errorFormat: found.errorFormat })
   return request.method === 'HEAD' ? await withoutBody(reply) : reply

@@ -4,7 +4,7 @@ import { discover } from '../call/payment_required.ts'
 import { poll } from '../call/poll.ts'
 import { refund } from '../call/refund.ts'
 import { type Free, isSold, type Polled, type Sold } from '../endpoint/mod.ts'
-import { paymentHeader, type RequestContext, requestContextOf } from '../endpoint/request_context.ts'
+import { paymentHeader, type RequestContext, requestContextOf, requireOnePayment } from '../endpoint/request_context.ts'
 import { trialOf } from '../endpoint/samples.ts'
 import type { Engine } from '../engine.ts'
 import type { Reply } from '../http/reply.ts'
@@ -39,6 +39,7 @@ export function route(serving: Serving, { request, caller: from }: Arrived, foun
   const { endpoint, params } = match
   const bazaar = endpoint.kind === 'poll' ? NO_BAZAAR : documents.bazaar
   const requestContext = requestContextOf(request, url, { caller, params, bazaar })
+  if (endpoint.kind !== 'free') requireOnePayment(request)
   const keyed = endpoint.kind === 'free' ? undefined : openKey(engine.ports.chain, requestContext)
   if (keyed && endpoint.kind !== 'free') {
     if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat

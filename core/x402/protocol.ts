@@ -32,6 +32,7 @@ export const EXPOSED_HEADERS = [
   'X-Payment-Balance',
   'X-Payment-Settle-Error-Class',
   'WWW-Authenticate',
+  'Payment-Receipt',
   'X-Request-Id',
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',

@@ -43,6 +43,10 @@ const rowSettings = {
     'Answers 404 to every request. Its other settings are then ignored.',
     Type.Boolean({ default: false }),
   ),
+  mpp: defaulted(
+    'Takes the Machine Payments Protocol beside x402, where it is paid by `exact` on an EVM network. See [MPP](gateways_and_chains.md#mpp).',
+    Type.Boolean({ default: true }),
+  ),
 }
 export const GatewayRow = Type.Object({ ...rowSettings, ...paymentMethodSettings }, { additionalProperties: false })
 type Row = Static<typeof GatewayRow>

@@ -148,7 +148,7 @@ function gatewaysOn(
     } as const)
   const inBatches = { kind: 'batched', url: batched.url, networks: [network], payTo } as const
   const behind = (steps: number): number => (port === 0 ? 0 : port + steps)
-  const usual = { hosts: [], catalog: 'full', hidden: [], retired: false } as const
+  const usual = { hosts: [], catalog: 'full', hidden: [], mpp: true, retired: false } as const
   return [
     { ...usual, name: 'devnet', label: 'base-sepolia', paymentMethods: [plain] },
     ...(onSolana

@@ -196,6 +196,7 @@ function gatewaySettings(
     version: VERSION,
     catalog,
     hidden: row.hidden,
+    mpp: row.mpp,
     networks: row.paymentMethods.flatMap((paymentMethod) =>
       paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
     ),

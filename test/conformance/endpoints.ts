@@ -6,7 +6,7 @@ import { PIXEL, type ScriptedVendor, scriptedVendor } from '../fakes/images.ts'
 import { CLIP, type ScriptedVideo, scriptedVideo } from '../fakes/videos.ts'
 import type { Paid } from '../../core/endpoint/mod.ts'
 import { catalog } from '../../core/mod.ts'
-import { type Answer, decodeHeader, door, ORIGIN, read } from '../kit.ts'
+import { type Answer, decodeHeader, door, ORIGIN, read, x402Scheme } from '../kit.ts'
 import { law, portLaw, type Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { isAway, READY, set, type EndpointFixture } from './endpoint_fixture.ts'
@@ -83,7 +83,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
         endpoint,
       } = await set(subject)
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+      expect([headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([
         required,
         `X402 requirements=${required}`,
       ])

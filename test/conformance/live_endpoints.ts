@@ -4,7 +4,17 @@ import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { chunk, type ChatScript, scriptedChat, type ScriptedChat, streamAnswer, wholeAnswer } from '../fakes/chat.ts'
 import type { Streamed } from '../../core/endpoint/mod.ts'
 import { type Catalog, catalog, type Endpoint, endpoints, type Gateway, type Payment } from '../../core/mod.ts'
-import { type Answer, type Buyer, decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN } from '../kit.ts'
+import {
+  type Answer,
+  type Buyer,
+  decodeHeader,
+  encodePayment,
+  type Kit,
+  kit,
+  type KitOptions,
+  ORIGIN,
+  x402Scheme,
+} from '../kit.ts'
 import { law, type Law, type Subject } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { type Away, awayOf, isAway } from './endpoint_fixture.ts'
@@ -179,7 +189,7 @@ export const streamedLaws: readonly Law<StreamedFixture>[] = [
     async (subject) => {
       const { headers, body } = (await set(subject)).challenge
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+      expect([headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([
         required,
         `X402 requirements=${required}`,
       ])

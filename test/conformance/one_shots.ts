@@ -4,7 +4,7 @@ import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
 import { catalog, type Endpoint } from '../../core/mod.ts'
-import { type Answer, decodeHeader, door, located, ORIGIN, read } from '../kit.ts'
+import { type Answer, decodeHeader, door, located, ORIGIN, read, x402Scheme } from '../kit.ts'
 import { law, type Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
 import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
@@ -58,7 +58,7 @@ const isUpstream = ({ errorFormat, errors = [] }: Paid): boolean =>
   errorFormat === 'market' || errors.some((code) => rowOf(code).status === 502)
 const isCoded = ({ errorFormat }: Paid): boolean => errorFormat !== 'market'
 /** Members of a 402 that some results have as well. */
-const CHALLENGED = ['price', 'model', 'poll_url']
+const CHALLENGED = ['price', 'model', 'poll_url', 'status']
 const HOUR = 3_600_000
 const RESEND = 600_000
 
@@ -74,7 +74,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
         gateway,
       } = await shot(subject)
       const required = headers.get('payment-required')
-      expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+      expect([headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([
         required,
         `X402 requirements=${required}`,
       ])

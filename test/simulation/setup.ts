@@ -108,6 +108,8 @@ export function setup(rule: Rule): Setup {
       endpoints: endpointsOf(rule, () => usdc(world().charge())),
       label: 'model',
       pollKeys: [POLL_SECRET],
+      // Its buyers pay by x402, and challenges would use up random bytes of its histories.
+      mpp: false,
       workerId: ownerOf(index),
       timeouts: made.timeouts,
     })

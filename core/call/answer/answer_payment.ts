@@ -1,5 +1,6 @@
 /** The meaning of a settlement's end for an answer, as its headers or its last comment report it. */
 import type { Engine } from '../../engine.ts'
+import { chargeReceiptHeaders } from '../../endpoint/charging.ts'
 import * as replies from '../../endpoint/replies.ts'
 import { type Meaning, meaningOf, type Paying, reasonOf } from '../../payment/outcome.ts'
 import { noteUnpaidCall } from '../../payment/unpaid/unpaid_calls.ts'
@@ -24,7 +25,7 @@ export type Delivered = 'whole' | 'streamed' | 'unread'
 /** Looks up what the end of the settlement means for the answer, and records an unpaid one. */
 export async function judged(
   engine: Engine,
-  { call, authorization }: OpenedCall,
+  { call, authorization, requestContext }: OpenedCall,
   { paying, delivered }: { readonly paying: Paying; readonly delivered: Delivered },
 ): Promise<AnswerPayment> {
   const { clock, log, storage } = engine.ports
@@ -40,12 +41,20 @@ export async function judged(
       })
     await noteUnpaidCall({ storage, log }, call, { now, until: now + engine.settings.timeouts.unpaidBlockMs })
   }
-  return answerPayment(call, paying, meaning)
+  const more = chargeReceiptHeaders(requestContext.payment, call, {
+    receipt: paying.kind === 'settled' ? paying.receipt : null,
+    isFirst: paying.kind === 'settled' && paying.now,
+    now,
+  })
+  return answerPayment(call, paying, { meaning, more })
 }
 
-function answerPayment(call: Call, paying: Paying, { reply }: Meaning): AnswerPayment {
+type Reported = { readonly meaning: Meaning; readonly more: Readonly<Record<string, string>> }
+
+function answerPayment(call: Call, paying: Paying, { meaning: { reply }, more }: Reported): AnswerPayment {
   if (paying.kind === 'settled') {
-    const headers = { ...receiptHeaders(paying.receipt), ...replies.chargeHeaders(call, paying.receipt) }
+    const { receipt } = paying
+    const headers = { ...receiptHeaders(receipt), ...replies.chargeHeaders(call, receipt), ...more }
     return { headers, isRefused: false, charge: 'settled' }
   }
   if (paying.kind === 'free') return { headers: {}, isRefused: false, charge: 'none' }

@@ -1,6 +1,7 @@
 /** The reply that carries a result, or says why it does not. */
 import type { Engine } from '../../engine.ts'
 import type { Paid as PaidEndpoint, Sold, Stored } from '../../endpoint/mod.ts'
+import { chargeReceiptHeaders } from '../../endpoint/charging.ts'
 import * as replies from '../../endpoint/replies.ts'
 import type { RequestContext } from '../../endpoint/request_context.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -22,7 +23,7 @@ export function paidReply(
   { stored, raw, paid }: { readonly stored: Stored; readonly raw?: readonly string[]; readonly paid: Paid },
 ): Reply {
   const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
-  return replies.result(endpoint, call, {
+  const reply = replies.result(endpoint, call, {
     stored,
     receipt,
     label: engine.gateway.label,
@@ -30,6 +31,9 @@ export function paidReply(
     isFirst,
     ...(raw && { raw }),
   })
+  const now = engine.ports.clock.now()
+  const more = chargeReceiptHeaders(requestContext.payment, call, { receipt, isFirst, now })
+  return { ...reply, headers: { ...reply.headers, ...more } }
 }
 
 /** An inline result whose settlement is unconfirmed; `why` is the error class in its header. */

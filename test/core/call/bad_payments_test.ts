@@ -11,6 +11,7 @@ import {
   ORIGIN,
   read,
   START,
+  x402Scheme,
 } from '../../kit.ts'
 import type { Payment } from '../../../core/mod.ts'
 
@@ -196,10 +197,7 @@ function expectRejection({ status, headers, body }: Answer, { code, reason }: Ba
   ])
   expect(body.details).toMatch(reason)
   const required = headers.get('payment-required') ?? ''
-  expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
-    required,
-    `X402 requirements=${required}`,
-  ])
+  expect([headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([required, `X402 requirements=${required}`])
   expect(decodeHeader(required)).toMatchObject({
     x402Version: 2,
     error: 'Payment verification failed',

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { PIXEL, scriptedVendor } from '../../fakes/images.ts'
 import { catalog, ApiError, NoMedia, rateLimited } from '../../../core/mod.ts'
-import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START } from '../../kit.ts'
+import { decodeHeader, encodePayment, FOX, GENERATIONS, kit, ORIGIN, read, START, x402Scheme } from '../../kit.ts'
 
 const post = (body: string | null, headers: Record<string, string> = {}) =>
   new Request(ORIGIN + GENERATIONS, { method: 'POST', headers, body })
@@ -17,7 +17,7 @@ describe('the challenge', () => {
       .ask({ ...FOX, prompt: '狐 in the snow' })
     const required = headers.get('payment-required') ?? ''
     expect(status).toBe(402)
-    expect([headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+    expect([headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([
       required,
       `X402 requirements=${required}`,
     ])
@@ -52,6 +52,10 @@ describe('the challenge', () => {
           schema: expect.any(Object),
         },
       },
+      type: 'https://paymentauth.org/problems/payment-required',
+      title: 'Payment Required',
+      status: 402,
+      detail: expect.any(String),
       error: 'Payment Required',
       message: 'This request costs 0.043000 USDC. Sign one of the offers and send it again with a payment header.',
       price: {

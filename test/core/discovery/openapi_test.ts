@@ -238,11 +238,13 @@ describe('/openapi.json', () => {
     ])
   })
 
-  test('the price range is the least and the most that any quote says (contract 19.10)', async () => {
+  test('the price range is the least and the most that any quote says (contract 19.10, 24.12)', async () => {
     const { paths } = await document('/openapi.json')
     const amounts = vectors.flatMap(({ billed }) => Object.values(billed)).sort((a, b) => Number(a) - Number(b))
-    const { protocols, price } = paths[GENERATIONS].post['x-payment-info']
-    expect(protocols).toEqual([{ x402: {} }])
+    const { protocols, price, offers } = paths[GENERATIONS].post['x-payment-info']
+    const charge = { method: 'evm', intent: 'charge', currency: '0x036CbD53842c5426634e7929541eC2318f3dCF7e' }
+    expect(protocols).toEqual([{ x402: {} }, { mpp: charge }])
+    expect(offers).toEqual([{ ...charge, amount: null, description: expect.any(String) }])
     expect(price).toEqual({ mode: 'dynamic', currency: 'USD', min: amounts[0], max: amounts.at(-1) })
   })
 

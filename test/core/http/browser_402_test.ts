@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test'
 import { demoMarket } from '../../../adapters/providers/demo/market.ts'
 import { isBrowser, type Page, paymentPage } from '../../../core/http/browser_402.ts'
-import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob } from '../../kit.ts'
+import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob, x402Scheme } from '../../kit.ts'
 
 const BROWSER = {
   accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
@@ -29,9 +29,11 @@ describe('a browser on a paid route', () => {
     const [page, plain] = [await get(BROWSER), await get({})]
     expect(page.status).toBe(402)
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
-    const protocol = ['payment-required', 'x-payment-required', 'www-authenticate', 'cache-control'] as const
+    const protocol = ['payment-required', 'x-payment-required', 'cache-control'] as const
     for (const name of protocol)
       expect([name, page.headers.get(name)]).toEqual([name, plain.headers.get(name) ?? 'none'])
+    expect(x402Scheme(page.headers)).toBe(x402Scheme(plain.headers) ?? 'none')
+    expect(page.headers.get('www-authenticate')).toStartWith('Payment ')
     expect(page.headers.get('vary')).toBe('Accept')
   })
 

@@ -278,6 +278,7 @@ describe('gateways', () => {
         hosts: [],
         catalog: 'full',
         hidden: [],
+        mpp: true,
         retired: false,
         paymentMethods: [
           {

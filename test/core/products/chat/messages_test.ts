@@ -5,7 +5,7 @@
 import { describe, expect, test } from 'bun:test'
 import { type ChatScript, scriptedChat, streamAnswer, wholeAnswer } from '../../../fakes/chat.ts'
 import { ApiError, type Fields, rateLimited, type ChatFormat } from '../../../../core/mod.ts'
-import { decodeHeader, encodePayment, kit, ORIGIN, read } from '../../../kit.ts'
+import { decodeHeader, encodePayment, kit, ORIGIN, read, x402Scheme } from '../../../kit.ts'
 
 const path = '/api/v1/messages'
 const NATIVE = 'vendor-g/chat-4.5-small'
@@ -503,7 +503,7 @@ describe('a refusal', () => {
         accepts: body.accepts,
         error: expect.any(String),
       })
-    expect(headers.get('www-authenticate')).toStartWith('X402 requirements=')
+    expect(x402Scheme(headers)).toStartWith('X402 requirements=')
   })
 
   test('a rejected payment says "Payment verification failed", without a code (contract 7.9)', async () => {

@@ -7,7 +7,7 @@ import { PIXEL } from '../../../fakes/images.ts'
 import { scriptedChat, wholeAnswer } from '../../../fakes/chat.ts'
 import { catalog, chatRows, type Fields, type Json, type ChatFormat } from '../../../../core/mod.ts'
 import { characters, upperBound } from '../../../../core/products/chat/token_estimate.ts'
-import { kit, ORIGIN, read } from '../../../kit.ts'
+import { kit, ORIGIN, read, x402Scheme } from '../../../kit.ts'
 import { rowsOf } from '../../../vectors/rows.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
@@ -1049,7 +1049,7 @@ describe('a 402 of chat', () => {
     ])
     expect(headers.get('cache-control')).toBe('no-store, no-cache, must-revalidate, max-age=0')
     expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
-    expect(headers.get('www-authenticate')).toBe(`X402 requirements=${headers.get('payment-required')}`)
+    expect(x402Scheme(headers)).toBe(`X402 requirements=${headers.get('payment-required')}`)
   })
 
   test('for a rejected payment has a code, a debug text and a fresh challenge (contract 3.17)', async () => {

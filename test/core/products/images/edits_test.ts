@@ -73,6 +73,10 @@ describe('the challenge', () => {
     expect(body).toEqual({
       x402Version: 2,
       accepts: [expect.objectContaining({ scheme: 'exact', amount: '127000', maxTimeoutSeconds: 600 })],
+      type: 'https://paymentauth.org/problems/payment-required',
+      title: 'Payment Required',
+      status: 402,
+      detail: expect.any(String),
       error: 'Payment Required',
       message: expect.stringContaining('0.127000 USDC'),
       price: {

@@ -4,7 +4,17 @@ import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
 import { ApiError, type MarketVendor } from '../../../../core/mod.ts'
 import { marketData } from '../../../../core/products/market/prices.ts'
 import { STOCK_MARKETS } from '../../../../core/ports/vendors/market.ts'
-import { type Answer, decodeHeader, encodePayment, kit, ORIGIN, read, START, testClock } from '../../../kit.ts'
+import {
+  type Answer,
+  decodeHeader,
+  encodePayment,
+  kit,
+  ORIGIN,
+  read,
+  START,
+  testClock,
+  x402Scheme,
+} from '../../../kit.ts'
 
 const NOW = START / 1000
 const PRICE = '/api/v1/stocks/us/price/AAPL'
@@ -372,7 +382,7 @@ describe('paid feeds', () => {
       for (const method of ['GET', 'POST']) {
         const { status, headers, body } = await send(path, { method })
         const required = headers.get('payment-required')
-        expect([status, headers.get('x-payment-required'), headers.get('www-authenticate')]).toEqual([
+        expect([status, headers.get('x-payment-required'), x402Scheme(headers)]).toEqual([
           402,
           required,
           `X402 requirements=${required}`,

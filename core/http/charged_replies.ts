@@ -1,0 +1,48 @@
+/** Adds fresh challenges of MPP to the 402s of a gateway: each is for one payment, so none is kept. */
+import type { Clock } from '../lib/clock.ts'
+import { type Issuer, writeChallenge } from '../mpp/challenge.ts'
+import type { Log } from '../ports/log.ts'
+import type { Reply } from './reply.ts'
+
+/** Who makes the challenges; a promise until its secret has been read. */
+export type Issuing = () => Issuer | Promise<Issuer>
+
+export type ChargedReplies = (reply: Reply) => Reply | Promise<Reply>
+
+const WWW_AUTHENTICATE = 'www-authenticate'
+
+/**
+ * `Payment` stands before `X402`. Where no challenge can be made the header is left out, because clients of MPP cannot
+ * read it without one, and can pay by x402.
+ */
+export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock; log: Log }): ChargedReplies {
+  return (reply) => {
+    if (!reply.toCharge) return reply
+    if (reply.toCharge.offers.length === 0) return without(reply)
+    const issuer = issuing()
+    return issuer instanceof Promise
+      ? issuer.then((made) => charged(reply, made), unread(reply))
+      : charged(reply, issuer)
+  }
+
+  function charged(reply: Reply, issuer: Issuer): Reply {
+    const { offers, for: charge } = reply.toCharge as NonNullable<Reply['toCharge']>
+    const now = clock.now()
+    const challenges = offers.map((offer) => writeChallenge(issuer.challenge(offer, { ...charge, now })))
+    const others = reply.headers[WWW_AUTHENTICATE]
+    const value = [...challenges, ...(others === undefined ? [] : [others])].join(', ')
+    return { ...reply, headers: { ...reply.headers, [WWW_AUTHENTICATE]: value } }
+  }
+
+  function unread(reply: Reply) {
+    return (error: Error): Reply => {
+      log.warn('the secret of MPP challenges could not be read', { error: error.message })
+      return without(reply)
+    }
+  }
+}
+
+function without(reply: Reply): Reply {
+  const { [WWW_AUTHENTICATE]: _, ...headers } = reply.headers
+  return { ...reply, headers }
+}
