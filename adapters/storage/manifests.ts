@@ -1,6 +1,6 @@
 /** The kinds of storage. Another one is a folder with a manifest, and a line here. */
 import type { StorageManifest } from './manifest.ts'
-import { memoryManifest } from './memory_manifest.ts'
+import { memoryManifest } from './memory/manifest.ts'
 import { postgresManifest } from './postgres/manifest.ts'
 import { sqliteManifest } from './sqlite/manifest.ts'
 

@@ -27,85 +27,18 @@ type Committed = { readonly queued: QueuedStep; readonly answer: unknown }
  * finds the file damaged, what the disk holds is unknown, so every later step and read is rejected with that error.
  */
 export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () => Promise<void>) {
-  const waiting: QueuedStep[] = []
-  let draining: Promise<void> | undefined
-  /** Pending from a commit until it is on disk. */
-  let unflushed: Deferred | undefined
-  let broken: { readonly error: unknown } | undefined
-
-  function transact(steps: readonly QueuedStep[]): unknown[] {
-    const answers = database.transaction(() => steps.map((queued) => queued.step()))
-    if (flush) unflushed ??= deferred()
-    return answers
-  }
-
-  async function commit(steps: readonly QueuedStep[]): Promise<readonly Committed[]> {
-    try {
-      const answers = await retryWhileBusy(() => transact(steps))
-      return steps.map((queued, at) => ({ queued, answer: answers[at] }))
-    } catch (error) {
-      if (steps.length === 1 || isBusy(error) || isDamaged(error)) {
-        for (const queued of steps) queued.reject(error)
-        if (isDamaged(error)) throw error
-        return []
-      }
-      const alone: Committed[] = []
-      for (const queued of steps) alone.push(...(await commit([queued])))
-      return alone
-    }
-  }
-
-  /** The steps of the next commit: at least one, however heavy. Light steps overtake those that do not fit. */
-  function next(): readonly QueuedStep[] {
-    let weight = 0
-    const taken: QueuedStep[] = []
-    const left: QueuedStep[] = []
-    for (const queued of waiting) {
-      const isTaken =
-        taken.length < MAX_BATCH &&
-        (weight === 0 || queued.weight === 0 || weight + queued.weight <= MAX_BATCH_CHARACTERS)
-      if (isTaken) weight += queued.weight
-      ;(isTaken ? taken : left).push(queued)
-    }
-    waiting.splice(0, waiting.length, ...left)
-    return taken
-  }
-
-  /** One round: a few commits, a turn of the event loop before each, then one flush for all of them. */
-  async function commitWaiting(): Promise<void> {
-    const committed: Committed[] = []
-    try {
-      for (let commits = 0; commits < MAX_COMMITS && waiting.length > 0; commits++) {
-        await new Promise((turn) => setImmediate(turn))
-        if (broken) throw broken.error
-        committed.push(...(await commit(next())))
-      }
-      if (committed.length > 0) await flush?.()
-      for (const { queued, answer } of committed) queued.resolve(answer as never)
-    } catch (error) {
-      broken = { error }
-      for (const { reject } of [...committed.map(({ queued }) => queued), ...waiting.splice(0)]) reject(error)
-    } finally {
-      unflushed?.resolve()
-      unflushed = undefined
-    }
-  }
+  const state: Writing = { database, flush, waiting: [] }
 
   function requireUnbroken(): void {
-    if (broken) throw broken.error
-  }
-
-  async function drain(): Promise<void> {
-    while (waiting.length > 0) await commitWaiting()
-    draining = undefined
+    if (state.broken) throw state.broken.error
   }
 
   return {
     /** `weight` is about how many characters the step writes, where they are many. */
     write<T>(step: () => T, weight = 0): Promise<T> {
       return new Promise<T>((resolve, reject) => {
-        waiting.push({ step, weight, resolve, reject })
-        draining ??= drain()
+        state.waiting.push({ step, weight, resolve, reject })
+        state.draining ??= drain(state)
       })
     },
     /**
@@ -115,21 +48,93 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () =
     async read<T>(step: () => T): Promise<T> {
       requireUnbroken()
       const found = await retryWhileBusy(step).catch((error: unknown) => {
-        if (isDamaged(error)) broken ??= { error }
+        if (isDamaged(error)) state.broken ??= { error }
         throw error
       })
       const isAbsent = found === undefined || (Array.isArray(found) && found.length === 0)
-      if (!isAbsent) await unflushed?.promise
+      if (!isAbsent) await state.unflushed?.promise
       if (!isAbsent) requireUnbroken()
       return found
     },
     /** The error after which nothing is written or read any more; undefined while all is well. */
-    failure: (): unknown => broken?.error,
+    failure: (): unknown => state.broken?.error,
     /** Resolves when no step is waiting. */
     async settle(): Promise<void> {
-      await draining
+      await state.draining
     },
   }
+}
+
+type Writing = {
+  readonly database: Pick<SqliteDriver, 'transaction'>
+  readonly flush: (() => Promise<void>) | undefined
+  readonly waiting: QueuedStep[]
+  draining?: Promise<void> | undefined
+  /** Pending from a commit until it is on disk. */
+  unflushed?: Deferred | undefined
+  broken?: { readonly error: unknown }
+}
+
+async function commit(state: Writing, steps: readonly QueuedStep[]): Promise<readonly Committed[]> {
+  try {
+    const answers = await retryWhileBusy(() => {
+      const made = state.database.transaction(() => steps.map((queued) => queued.step()))
+      if (state.flush) state.unflushed ??= deferred()
+      return made
+    })
+    return steps.map((queued, at) => ({ queued, answer: answers[at] }))
+  } catch (error) {
+    if (steps.length === 1 || isBusy(error) || isDamaged(error)) {
+      for (const queued of steps) queued.reject(error)
+      if (isDamaged(error)) throw error
+      return []
+    }
+    const alone: Committed[] = []
+    for (const queued of steps) alone.push(...(await commit(state, [queued])))
+    return alone
+  }
+}
+
+/** Takes the steps of the next commit: at least one, however heavy. Light steps overtake those that do not fit. */
+function next(waiting: QueuedStep[]): readonly QueuedStep[] {
+  let weight = 0
+  const taken: QueuedStep[] = []
+  const left: QueuedStep[] = []
+  for (const queued of waiting) {
+    const isTaken =
+      taken.length < MAX_BATCH &&
+      (weight === 0 || queued.weight === 0 || weight + queued.weight <= MAX_BATCH_CHARACTERS)
+    if (isTaken) weight += queued.weight
+    ;(isTaken ? taken : left).push(queued)
+  }
+  waiting.splice(0, waiting.length, ...left)
+  return taken
+}
+
+/** One round: a few commits, a turn of the event loop before each, then one flush for all of them. */
+async function commitWaiting(state: Writing): Promise<void> {
+  const { waiting, flush } = state
+  const committed: Committed[] = []
+  try {
+    for (let commits = 0; commits < MAX_COMMITS && waiting.length > 0; commits++) {
+      await new Promise((turn) => setImmediate(turn))
+      if (state.broken) throw state.broken.error
+      committed.push(...(await commit(state, next(waiting))))
+    }
+    if (committed.length > 0) await flush?.()
+    for (const { queued, answer } of committed) queued.resolve(answer as never)
+  } catch (error) {
+    state.broken = { error }
+    for (const { reject } of [...committed.map(({ queued }) => queued), ...waiting.splice(0)]) reject(error)
+  } finally {
+    state.unflushed?.resolve()
+    state.unflushed = undefined
+  }
+}
+
+async function drain(state: Writing): Promise<void> {
+  while (state.waiting.length > 0) await commitWaiting(state)
+  state.draining = undefined
 }
 
 /** About how many characters a result takes: the length of its texts. */

@@ -37,6 +37,7 @@ type Step<Seen, Answer> = {
   write(seen: Seen, send: Send): Promise<Answer>
 }
 
+const TIMEOUT_MS = 5_000
 /** The first pause between retries, in milliseconds. Each pause is twice as long as the one before. */
 const PAUSE_MS = 50
 
@@ -47,10 +48,59 @@ const FIRST_CHECK = 250
  * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
  * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
  */
-export function connections(
-  url: string,
-  { connections: max = 10, timeoutMs = 5_000, waitMs = 1_500, schema = migrations }: Limits,
-) {
+export function connections(url: string, limits: Limits) {
+  const { waitMs = 1_500, timeoutMs = TIMEOUT_MS, schema = migrations } = limits
+  const inTurn = turns(3 * timeoutMs)
+  const state: Connected = {
+    pool: poolOf(url, limits),
+    schema,
+    running: new Set(),
+    writes: 0,
+    nextCheck: FIRST_CHECK,
+    isClosed: false,
+  }
+  return {
+    /** Connects and migrates, so that a start fails where every verb would fail. */
+    ready: () => tracked(state, () => withRetries(waitMs, () => ready(state))),
+    read: <Answer>(query: (send: Send) => Promise<Answer>) =>
+      tracked(state, () => withRetries(waitMs, () => read(state, query))),
+    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
+      tracked(state, () => {
+        countWrite(state)
+        return inTurn(step.turn, () => withRetries(waitMs, () => write(state, step)))
+      }),
+    /** Rejects when the schema takes a newer Farebox than this one. */
+    checkSchema: () =>
+      tracked(state, async () => {
+        await ready(state)
+        const { rows } = await use(state, (client) => runText(client, MIN_READER))
+        refuseNewer(state, Number((rows[0] as { reader: string } | undefined)?.reader ?? 0))
+      }),
+    /** Why nothing is read or written any more; undefined while all is well. */
+    refusal: () => state.refusal,
+    /** Resolves when everything asked before has been answered and the connections are closed. */
+    async close(): Promise<void> {
+      if (state.isClosed) return
+      state.isClosed = true
+      await Promise.all(state.running)
+      await state.pool.end()
+    },
+  }
+}
+
+type Connected = {
+  readonly pool: Pool
+  readonly schema: readonly Migration[]
+  readonly running: Set<Promise<void>>
+  writes: number
+  nextCheck: number
+  migrated?: Promise<void> | undefined
+  isClosed: boolean
+  /** Why nothing is read or written any more: a newer version has changed the schema since the start. */
+  refusal?: string
+}
+
+function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: Limits): Pool {
   const pool = new Pool({
     connectionString: url,
     max,
@@ -65,144 +115,102 @@ export function connections(
   // Without these an idle connection that breaks would end the process. One in use fails its statements as well.
   pool.on('error', () => {})
   pool.on('connect', (client) => void client.on('error', () => {}))
-  const running = new Set<Promise<void>>()
-  const inTurn = turns(3 * timeoutMs)
-  let writes = 0
-  let nextCheck = FIRST_CHECK
-  let migrated: Promise<void> | undefined
-  let isClosed = false
-  /** Why nothing is read or written any more: a newer version has changed the schema since the start. */
-  let refusal: string | undefined
+  return pool
+}
 
-  function ready(): Promise<void> {
-    if (refusal !== undefined) return Promise.reject(new DatabaseError('failed', '', refusal))
-    migrated ??= use((client) => migrate(client, schema)).catch((error: unknown) => {
-      migrated = undefined
-      throw error
-    })
-    return migrated
-  }
+function ready(state: Connected): Promise<void> {
+  if (state.refusal !== undefined) return Promise.reject(new DatabaseError('failed', '', state.refusal))
+  state.migrated ??= use(state, (client) => migrate(client, state.schema)).catch((error: unknown) => {
+    state.migrated = undefined
+    throw error
+  })
+  return state.migrated
+}
 
-  async function connect(): Promise<PoolClient> {
-    try {
-      return await pool.connect()
-    } catch (error) {
-      return fail(error)
-    }
-  }
-
-  /** Runs `work` with a connection. After an error the connection is closed, which rolls back its transaction. */
-  async function use<Answer>(work: (client: PoolClient) => Promise<Answer>): Promise<Answer> {
-    const client = await connect()
-    try {
-      const answer = await work(client)
-      client.release()
-      return answer
-    } catch (error) {
-      client.release(true)
-      throw error
-    }
-  }
-
-  async function read<Answer>(query: (send: Send) => Promise<Answer>): Promise<Answer> {
-    await ready()
-    return await use((client) => query(sender(client)).catch(orNewer(client)))
-  }
-
-  /** Throws when the schema takes a newer Farebox than this one. Noticed within the transaction that would write. */
-  function refuseNewer(minReader: number): void {
-    const problem = readingProblem(minReader, schema)
-    if (problem === undefined) return
-    refusal = problem
-    throw new DatabaseError('failed', '', problem)
-  }
-
-  /** An error that a newer schema may explain. The connection is closed afterwards, so it may be used once more. */
-  function orNewer(client: PoolClient): (error: unknown) => Promise<never> {
-    return async (error) => {
-      const isOfSchema = error instanceof DatabaseError && error.code.startsWith('42')
-      if (!isOfSchema) throw error
-      await client.query('ROLLBACK').catch(() => undefined)
-      const found = await client.query<{ reader: string }>(MIN_READER).catch(() => undefined)
-      refuseNewer(Number(found?.rows[0]?.reader ?? 0))
-      throw error
-    }
-  }
-
-  async function write<Seen, Answer>({
-    locks = [],
-    read: readRows,
-    write: writeRows,
-  }: Step<Seen, Answer>): Promise<Answer> {
-    await ready()
-    return await use(async (client) => {
-      const send = sender(client)
-      const [started, seen] = await together([runText(client, beginText(locks)), readRows(send)]).catch(orNewer(client))
-      refuseNewer(minReaderOf(started))
-      const acting = writeRows(seen, send)
-      const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
-      if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
-      return answer
-    })
-  }
-
-  /**
-   * Analyzes the tables that have outgrown what the planner knows of them, so that all sessions plan again. Planned
-   * over empty tables, the statements that open a call read every settled call there is: until the first autoanalyze,
-   * and for ever where autovacuum is off. Nothing is wrong without it, only slower, so its errors are not told.
-   */
-  async function analyze(): Promise<void> {
-    const analyzed = use(async (client) => {
-      const { rows } = await runText(client, OUTGROWN)
-      const names = (rows as { name: string }[]).map(({ name }) => name)
-      if (names.length > 0) await runText(client, `ANALYZE ${names.join(', ')}`)
-    })
-    await analyzed.catch(() => {})
-  }
-
-  function countWrite(): void {
-    if (++writes < nextCheck) return
-    nextCheck *= 2
-    void tracked(analyze)
-  }
-
-  function tracked<Answer>(work: () => Promise<Answer>): Promise<Answer> {
-    if (isClosed) return Promise.reject(new Error('the storage is closed'))
-    const answer = work()
-    const over = answer.then(
-      () => void running.delete(over),
-      () => void running.delete(over),
-    )
-    running.add(over)
+/** Runs `work` with a connection. After an error the connection is closed, which rolls back its transaction. */
+async function use<Answer>({ pool }: Connected, work: (client: PoolClient) => Promise<Answer>): Promise<Answer> {
+  const client = await pool.connect().catch(fail)
+  try {
+    const answer = await work(client)
+    client.release()
     return answer
+  } catch (error) {
+    client.release(true)
+    throw error
   }
+}
 
-  return {
-    /** Connects and migrates, so that a start fails where every verb would fail. */
-    ready: () => tracked(() => withRetries(waitMs, ready)),
-    read: <Answer>(query: (send: Send) => Promise<Answer>) => tracked(() => withRetries(waitMs, () => read(query))),
-    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
-      tracked(() => {
-        countWrite()
-        return inTurn(step.turn, () => withRetries(waitMs, () => write(step)))
-      }),
-    /** Rejects when the schema takes a newer Farebox than this one. */
-    checkSchema: () =>
-      tracked(async () => {
-        await ready()
-        const { rows } = await use((client) => runText(client, MIN_READER))
-        refuseNewer(Number((rows[0] as { reader: string } | undefined)?.reader ?? 0))
-      }),
-    /** Why nothing is read or written any more; undefined while all is well. */
-    refusal: () => refusal,
-    /** Resolves when everything asked before has been answered and the connections are closed. */
-    async close(): Promise<void> {
-      if (isClosed) return
-      isClosed = true
-      await Promise.all(running)
-      await pool.end()
-    },
+async function read<Answer>(state: Connected, query: (send: Send) => Promise<Answer>): Promise<Answer> {
+  await ready(state)
+  return await use(state, (client) => query(sender(client)).catch(orNewer(state, client)))
+}
+
+/** Throws when the schema takes a newer Farebox than this one. Noticed within the transaction that would write. */
+function refuseNewer(state: Connected, minReader: number): void {
+  const problem = readingProblem(minReader, state.schema)
+  if (problem === undefined) return
+  state.refusal = problem
+  throw new DatabaseError('failed', '', problem)
+}
+
+/** An error that a newer schema may explain. The connection is closed afterwards, so it may be used once more. */
+function orNewer(state: Connected, client: PoolClient): (error: unknown) => Promise<never> {
+  return async (error) => {
+    const isOfSchema = error instanceof DatabaseError && error.code.startsWith('42')
+    if (!isOfSchema) throw error
+    await client.query('ROLLBACK').catch(() => undefined)
+    const found = await client.query<{ reader: string }>(MIN_READER).catch(() => undefined)
+    refuseNewer(state, Number(found?.rows[0]?.reader ?? 0))
+    throw error
   }
+}
+
+async function write<Seen, Answer>(
+  state: Connected,
+  { locks = [], read: readRows, write: writeRows }: Step<Seen, Answer>,
+): Promise<Answer> {
+  await ready(state)
+  return await use(state, async (client) => {
+    const send = sender(client)
+    const reading = together([runText(client, beginText(locks)), readRows(send)])
+    const [started, seen] = await reading.catch(orNewer(state, client))
+    refuseNewer(state, minReaderOf(started))
+    const acting = writeRows(seen, send)
+    const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
+    if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
+    return answer
+  })
+}
+
+/**
+ * Analyzes the tables that have outgrown what the planner knows of them, so that all sessions plan again. Planned over
+ * empty tables, the statements that open a call read every settled call there is: until the first autoanalyze, and for
+ * ever where autovacuum is off. Nothing is wrong without it, only slower, so its errors are not told.
+ */
+async function analyze(state: Connected): Promise<void> {
+  const analyzed = use(state, async (client) => {
+    const { rows } = await runText(client, OUTGROWN)
+    const names = (rows as { name: string }[]).map(({ name }) => name)
+    if (names.length > 0) await runText(client, `ANALYZE ${names.join(', ')}`)
+  })
+  await analyzed.catch(() => {})
+}
+
+function countWrite(state: Connected): void {
+  if (++state.writes < state.nextCheck) return
+  state.nextCheck *= 2
+  void tracked(state, () => analyze(state))
+}
+
+function tracked<Answer>({ isClosed, running }: Connected, work: () => Promise<Answer>): Promise<Answer> {
+  if (isClosed) return Promise.reject(new Error('the storage is closed'))
+  const answer = work()
+  const over = answer.then(
+    () => void running.delete(over),
+    () => void running.delete(over),
+  )
+  running.add(over)
+  return answer
 }
 
 /**

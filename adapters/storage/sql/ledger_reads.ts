@@ -83,9 +83,12 @@ export function ledgerReads({ statements: ask, read, partOfTotals }: SqlReader):
         all: ask.totals,
       }[by ?? 'all']
       const found = await inParts(
+        read,
         { since, until, length: partOfTotals && partOfTotals * ms },
-        (from) => [ask.firstTotal, { unit: ms, since: from }],
-        (from, to) => [totals, { unit: ms, since: from, until: to, ...namesOf(names) }],
+        {
+          first: (from) => [ask.firstTotal, { unit: ms, since: from }],
+          rows: (from, to) => [totals, { unit: ms, since: from, until: to, ...namesOf(names) }],
+        },
       )
       return found
         .map((row) => ({
@@ -97,30 +100,39 @@ export function ledgerReads({ statements: ask, read, partOfTotals }: SqlReader):
 
     async buyersByDay({ since, until, ...names }) {
       const found = await inParts(
+        read,
         { since: Math.ceil(since / DAY_MS), until: Math.ceil(until / DAY_MS), length: partOfTotals },
-        (from) => [ask.firstDay, { since: from }],
-        (from, to) => [ask.buyersByDay, { since: from, until: to, ...namesOf(names) }],
+        {
+          first: (from) => [ask.firstDay, { since: from }],
+          rows: (from, to) => [ask.buyersByDay, { since: from, until: to, ...namesOf(names) }],
+        },
       )
       return found.map(({ day, buyers }) => ({ at: day * DAY_MS, buyers }))
     },
   }
+}
 
-  /** Reads a part of the range at a time, so that others are served between the parts. Passes over gaps. */
-  async function inParts<Row>(
-    { since, until, length }: { since: number; until: number; length: number | undefined },
-    first: (from: number) => Query<{ at: number | null }>,
-    rows: (from: number, to: number) => Query<Row>,
-  ): Promise<readonly Row[]> {
-    if (length === undefined) return await read([rows(since, until)], ([found]) => found)
-    const all: Row[] = []
-    for (let from = since; ;) {
-      const at = await read([first(from)], ([[found]]) => found?.at ?? null)
-      if (at === null || at >= until) return all
-      const to = Math.min(until, at + length)
-      for (const row of await read([rows(at, to)], ([found]) => found)) all.push(row)
-      from = to
-      await new Promise((turn) => setTimeout(turn, 0))
-    }
+/** Reads a part of the range at a time, so that others are served between the parts. Passes over gaps. */
+async function inParts<Row>(
+  read: SqlReader['read'],
+  { since, until, length }: { since: number; until: number; length: number | undefined },
+  {
+    first,
+    rows,
+  }: {
+    readonly first: (from: number) => Query<{ at: number | null }>
+    readonly rows: (from: number, to: number) => Query<Row>
+  },
+): Promise<readonly Row[]> {
+  if (length === undefined) return await read([rows(since, until)], ([found]) => found)
+  const all: Row[] = []
+  for (let from = since; ;) {
+    const at = await read([first(from)], ([[found]]) => found?.at ?? null)
+    if (at === null || at >= until) return all
+    const to = Math.min(until, at + length)
+    for (const row of await read([rows(at, to)], ([found]) => found)) all.push(row)
+    from = to
+    await new Promise((turn) => setTimeout(turn, 0))
   }
 }
 
