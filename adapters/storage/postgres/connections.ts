@@ -127,9 +127,17 @@ function ready(state: Connected): Promise<void> {
   return state.migrated
 }
 
+async function connect(pool: Pool): Promise<PoolClient> {
+  try {
+    return await pool.connect()
+  } catch (error) {
+    return fail(error)
+  }
+}
+
 /** Runs `work` with a connection. After an error the connection is closed, which rolls back its transaction. */
 async function use<Answer>({ pool }: Connected, work: (client: PoolClient) => Promise<Answer>): Promise<Answer> {
-  const client = await pool.connect().catch(fail)
+  const client = await connect(pool)
   try {
     const answer = await work(client)
     client.release()

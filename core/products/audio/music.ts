@@ -3,7 +3,21 @@
  * 14.8).
  */
 import { Type } from '@sinclair/typebox'
-import * as shared from './shared.ts'
+import { checkText, modelField, noteField } from './fields.ts'
+import { priceRangeOf } from '../lib/price_range.ts'
+import {
+  KINDS,
+  RATE_NAMES,
+  availableRows,
+  isAvailable,
+  isOffered,
+  maxCharactersOf,
+  productOf,
+  rowFor,
+  sampleOf,
+  vendorOf,
+} from './rows.ts'
+import { FOLDER, notConfigured, workOf } from './sounds.ts'
 import type { AudioRow } from '../../ports/vendors/audio.ts'
 import { free, type Offering, paid, polled, rateOf, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
@@ -28,7 +42,7 @@ const piece = Type.Object({
   duration_seconds: Type.Optional(Type.Number()),
   lyrics: Type.Optional(Type.String({ description: 'The lyrics, if sent by you or reported by the vendor.' })),
   backed_up: Type.Boolean({ description: 'Whether the track was mirrored to durable storage.' }),
-  note: shared.noteField,
+  note: noteField,
 })
 
 const compose = paid({
@@ -39,7 +53,7 @@ const compose = paid({
     'Answers 200 with the track within 60 seconds, else 202 with a job to poll. One price a track; charged only when it is ready.',
   tag: 'audio',
   input: Type.Object({
-    model: shared.modelField,
+    model: modelField,
     prompt: Type.String({ minLength: 1, description: 'Style, mood and instruments: at most 2,000 characters.' }),
     instrumental: Type.Optional(Type.Boolean({ default: false, description: 'Whether the track has no vocals.' })),
     lyrics: Type.Optional(
@@ -77,12 +91,11 @@ const compose = paid({
   },
 
   check({ model, prompt, instrumental = false, lyrics, duration_seconds }, offering) {
-    const row = shared.rowFor(offering, 'music', model)
-    shared.checkText('prompt', prompt, { length: charactersIn(prompt), max: row.maxCharacters, of: row.id })
+    const row = rowFor(offering, 'music', model)
+    checkText('prompt', prompt, { length: charactersIn(prompt), max: row.maxCharacters, of: row.id })
     if (lyrics !== undefined && instrumental)
       throw refused('lyrics', `cannot be combined with instrumental: true, got ${quoted(lyrics)}; send one of them`)
-    if (lyrics !== undefined)
-      shared.checkText('lyrics', lyrics, { length: charactersIn(lyrics), max: MAX_LYRICS, of: row.id })
+    if (lyrics !== undefined) checkText('lyrics', lyrics, { length: charactersIn(lyrics), max: MAX_LYRICS, of: row.id })
     return {
       model: row.id,
       prompt,
@@ -93,7 +106,7 @@ const compose = paid({
   },
 
   price({ model }, { catalog, prices = STANDARD_PRICES }) {
-    const row = shared.rowFor({ catalog }, 'music', model)
+    const row = rowFor({ catalog }, 'music', model)
     const generation_info = {
       model: row.id,
       generation_time: 'up to a few minutes',
@@ -109,11 +122,11 @@ const compose = paid({
     }
   },
 
-  sample: (offering) => shared.sampleOf(EXAMPLE, 'music', offering),
-  isAvailable: shared.isAvailable('music'),
+  sample: (offering) => sampleOf(EXAMPLE, 'music', offering),
+  isAvailable: isAvailable('music'),
   priceRange: (offering) =>
-    shared.priceRangeOf(
-      shared.availableRows(offering, 'music').map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
+    priceRangeOf(
+      availableRows(offering, 'music').map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
       offering,
     ),
   remember: ({ model = null }) => ({ model, request: { model } }),
@@ -121,7 +134,7 @@ const compose = paid({
   windowMs: INLINE_WINDOW_MS,
 
   async run(order) {
-    const { row, vendor } = shared.workOf('music', order)
+    const { row, vendor } = workOf('music', order)
     const { prompt, instrumental = false, lyrics, duration_seconds: seconds } = order.input
     const job = {
       model: row.upstream,
@@ -130,7 +143,7 @@ const compose = paid({
       ...(lyrics !== undefined && { lyrics }),
       ...(seconds !== undefined && { seconds }),
     }
-    if (!vendor.compose) throw shared.notConfigured(row.id)
+    if (!vendor.compose) throw notConfigured(row.id)
     const { url, note, ...made } = await vendor.compose(job, { signal: order.signal })
     const sung = instrumental ? undefined : (made.lyrics ?? lyrics)
     const track = {
@@ -138,7 +151,7 @@ const compose = paid({
       ...(sung !== undefined && { lyrics: sung }),
       ...(note !== undefined && { note }),
     }
-    return { result: { model: row.id, track }, media: { folder: shared.FOLDER, urls: [url], kinds: ['audio'] } }
+    return { result: { model: row.id, track }, media: { folder: FOLDER, urls: [url], kinds: ['audio'] } }
   },
 
   show({ made, media, created }, { href }) {
@@ -169,7 +182,7 @@ const models = free({
   path: '/api/v1/audio/models',
   summary: 'List the audio models and their catalog rates',
   tag: 'audio',
-  isOffered: (offering) => shared.KINDS.some((kind) => shared.isOffered(kind)(offering)),
+  isOffered: (offering) => KINDS.some((kind) => isOffered(kind)(offering)),
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
     object: Type.Literal('list'),
@@ -197,7 +210,7 @@ const models = free({
   }),
   answer(_request, offering) {
     const listed = offering.catalog.audio.all.flatMap((row) => {
-      const vendor = row.hidden ? undefined : shared.vendorOf(row, offering)
+      const vendor = row.hidden ? undefined : vendorOf(row, offering)
       return vendor
         ? [
             {
@@ -217,8 +230,8 @@ export const music = [compose, jobPoll, models]
 function listing(row: AudioRow, offering: Pick<Offering, 'vendors' | 'prices'>) {
   const { id, name, maker, kind, billing } = row
   const { prices = STANDARD_PRICES } = offering
-  const rate = rateOf({ prices }, shared.productOf(kind))
-  const pricing = { [shared.RATE_NAMES[billing.mode]]: rate(billing.rate), transaction_fee: rate(prices.fee) }
+  const rate = rateOf({ prices }, productOf(kind))
+  const pricing = { [RATE_NAMES[billing.mode]]: rate(billing.rate), transaction_fee: rate(prices.fee) }
   return {
     id,
     object: 'model',
@@ -227,6 +240,6 @@ function listing(row: AudioRow, offering: Pick<Offering, 'vendors' | 'prices'>) 
     kind,
     billing_mode: billing.mode,
     pricing,
-    max_input_chars: shared.maxCharactersOf(row, offering),
+    max_input_chars: maxCharactersOf(row, offering),
   }
 }

@@ -1,6 +1,9 @@
 /** Sound effects from a prompt, at a fixed price (contract 14.7). */
 import { Type } from '@sinclair/typebox'
-import * as shared from './shared.ts'
+import { checkText, formatField, formatFor, modelField, soundResult } from './fields.ts'
+import { priceRangeOf } from '../lib/price_range.ts'
+import { availableRows, isAvailable, rowFor, sampleOf, vendorOf } from './rows.ts'
+import { hosted, soundResponse, withUpstreamErrors, workOf } from './sounds.ts'
 import { paid } from '../../endpoint/mod.ts'
 import { audioPrice } from './price.ts'
 import { charactersIn } from '../../lib/text.ts'
@@ -16,7 +19,7 @@ const generate = paid({
     'Answers with the URL of the sound. One price, however long it is; charged only when the sound is hosted.',
   tag: 'audio',
   input: Type.Object({
-    model: shared.modelField,
+    model: modelField,
     text: Type.String({ minLength: 1, description: 'What is heard: at most 1,000 characters.' }),
     duration_seconds: Type.Optional(
       Type.Number({ minimum: 0.5, maximum: 22, description: 'Chosen by the model if absent.' }),
@@ -24,27 +27,27 @@ const generate = paid({
     prompt_influence: Type.Optional(
       Type.Number({ minimum: 0, maximum: 1, description: 'How closely the prompt is followed.' }),
     ),
-    response_format: shared.formatField,
+    response_format: formatField,
   }),
-  output: shared.soundResult,
+  output: soundResult,
   example: EXAMPLE,
   delivery: 'inline',
   failure: 'Sound generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, response_format, text, ...options }, offering) {
-    const row = shared.rowFor(offering, KIND, model)
-    shared.checkText('text', text, { length: charactersIn(text), max: row.maxCharacters, of: row.id })
+    const row = rowFor(offering, KIND, model)
+    checkText('text', text, { length: charactersIn(text), max: row.maxCharacters, of: row.id })
     return {
       ...options,
       model: row.id,
       text,
-      response_format: shared.formatFor(KIND, response_format, shared.vendorOf(row, offering)),
+      response_format: formatFor(KIND, response_format, vendorOf(row, offering)),
     }
   },
 
   price({ model }, { catalog, prices }) {
-    const row = shared.rowFor({ catalog }, KIND, model)
+    const row = rowFor({ catalog }, KIND, model)
     return {
       amount: audioPrice(row.billing, { markup: prices }),
       maxTimeoutSeconds: 300,
@@ -53,19 +56,19 @@ const generate = paid({
     }
   },
 
-  sample: (offering) => shared.sampleOf(EXAMPLE, KIND, offering),
-  isAvailable: shared.isAvailable(KIND),
+  sample: (offering) => sampleOf(EXAMPLE, KIND, offering),
+  isAvailable: isAvailable(KIND),
   priceRange: (offering) =>
-    shared.priceRangeOf(
-      shared.availableRows(offering, KIND).map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
+    priceRangeOf(
+      availableRows(offering, KIND).map(({ billing }) => audioPrice(billing, { markup: offering.prices })),
       offering,
     ),
   remember: ({ model = null }) => ({ model, request: { model } }),
 
   async run(order) {
-    const { row, vendor } = shared.workOf(KIND, order)
+    const { row, vendor } = workOf(KIND, order)
     const { text, duration_seconds: seconds, prompt_influence: promptInfluence, response_format } = order.input
-    const format = shared.formatFor(KIND, response_format, vendor)
+    const format = formatFor(KIND, response_format, vendor)
     const job = {
       model: row.upstream,
       text,
@@ -73,11 +76,11 @@ const generate = paid({
       ...(seconds !== undefined && { seconds }),
       ...(promptInfluence !== undefined && { promptInfluence }),
     }
-    const made = await shared.withUpstreamErrors(vendor.sound?.(job, { signal: order.signal }))
-    return shared.hosted(made, { format, model: row.id })
+    const made = await withUpstreamErrors(vendor.sound?.(job, { signal: order.signal }))
+    return hosted(made, { format, model: row.id })
   },
 
-  show: (stored, showing) => shared.soundResponse(stored, showing),
+  show: (stored, showing) => soundResponse(stored, showing),
 })
 
 export const soundEffects = [generate]

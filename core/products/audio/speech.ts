@@ -1,6 +1,9 @@
 /** Text to speech, priced by character or by second, and the list of voices (contract 14.1, 14.12). */
 import { type Static, Type } from '@sinclair/typebox'
-import * as shared from './shared.ts'
+import { checkText, formatField, formatFor, modelField, soundResult } from './fields.ts'
+import { priceRangeOf } from '../lib/price_range.ts'
+import { availableRows, isAvailable, isOffered, maxCharactersOf, rowFor, rowsOf, sampleOf, vendorOf } from './rows.ts'
+import { hosted, soundResponse, withUpstreamErrors, workOf } from './sounds.ts'
 import type { AudioRow, AudioVendor, Voice, VoiceNames } from '../../ports/vendors/audio.ts'
 import { within } from '../../lib/timers.ts'
 import { type Context, free, type FreeContext, paid } from '../../endpoint/mod.ts'
@@ -18,7 +21,7 @@ const VENDOR_TIMEOUT_MS = 10_000
 const VOICES_TTL_MS = 5 * MINUTE_MS
 
 const input = Type.Object({
-  model: shared.modelField,
+  model: modelField,
   input: Type.String({
     minLength: 1,
     description:
@@ -32,7 +35,7 @@ const input = Type.Object({
       description: 'An alias in any case, or a voice_id; /api/v1/audio/voices lists both.',
     }),
   ),
-  response_format: shared.formatField,
+  response_format: formatField,
   speed: Type.Optional(Type.Number({ minimum: 0.7, maximum: 1.2, default: 1, description: 'Speaking rate.' })),
 })
 
@@ -46,18 +49,18 @@ const speak = paid({
     'Answers with the URL of the spoken text, not with its bytes. Priced by the character, or by the second that the text is thought to take; charged only when the sound is hosted.',
   tag: 'audio',
   input,
-  output: shared.soundResult,
+  output: soundResult,
   example: EXAMPLE,
   delivery: 'inline',
   failure: 'Speech generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
   check({ model, input: text, voice, response_format, speed = 1 }, offering) {
-    const row = shared.rowFor(offering, 'speech', model)
-    const vendor = shared.vendorOf(row, offering)
-    shared.checkText('input', text, {
+    const row = rowFor(offering, 'speech', model)
+    const vendor = vendorOf(row, offering)
+    checkText('input', text, {
       length: charactersIn(text),
-      max: shared.maxCharactersOf(row, offering),
+      max: maxCharactersOf(row, offering),
       of: row.id,
     })
     if (vendor) voiceFor(voice, vendor.voiceNames)
@@ -65,7 +68,7 @@ const speak = paid({
       model: row.id,
       input: text,
       ...(voice !== undefined && { voice }),
-      response_format: shared.formatFor('speech', response_format, vendor),
+      response_format: formatFor('speech', response_format, vendor),
       speed,
     }
   },
@@ -82,13 +85,13 @@ const speak = paid({
     }
   },
 
-  sample: (offering) => shared.sampleOf(EXAMPLE, 'speech', offering),
-  isAvailable: shared.isAvailable('speech'),
+  sample: (offering) => sampleOf(EXAMPLE, 'speech', offering),
+  isAvailable: isAvailable('speech'),
 
   priceRange(offering) {
-    const rows = shared.availableRows(offering, 'speech')
+    const rows = availableRows(offering, 'speech')
     const sizes = (row: AudioRow) => {
-      const most = shared.maxCharactersOf(row, offering)
+      const most = maxCharactersOf(row, offering)
       return [
         { characters: 1, seconds: 1 },
         { characters: most, seconds: spokenSeconds('x'.repeat(most)) },
@@ -96,25 +99,25 @@ const speak = paid({
     }
     const markup = offering.prices
     const amounts = rows.flatMap((row) => sizes(row).map((size) => audioPrice(row.billing, { ...size, markup })))
-    return shared.priceRangeOf(amounts, offering)
+    return priceRangeOf(amounts, offering)
   },
 
   remember: ({ model = null }) => ({ model, request: { model } }),
 
   async run(order) {
-    const { row, vendor } = shared.workOf('speech', order)
+    const { row, vendor } = workOf('speech', order)
     const { input: text, voice, response_format, speed = 1 } = order.input
-    const format = shared.formatFor('speech', response_format, vendor)
+    const format = formatFor('speech', response_format, vendor)
     const job = { model: row.upstream, text, voice: voiceFor(voice, vendor.voiceNames), format, speed }
-    const made = await shared.withUpstreamErrors(vendor.speak?.(job, { signal: order.signal }))
-    return shared.hosted(made, { format, model: row.id, characters: charactersIn(text) })
+    const made = await withUpstreamErrors(vendor.speak?.(job, { signal: order.signal }))
+    return hosted(made, { format, model: row.id, characters: charactersIn(text) })
   },
 
-  show: (stored, showing) => shared.soundResponse(stored, showing),
+  show: (stored, showing) => soundResponse(stored, showing),
 })
 
 function quoteOf({ model, input: text }: Static<typeof input>, { catalog, prices }: Context) {
-  const row = shared.rowFor({ catalog }, 'speech', model)
+  const row = rowFor({ catalog }, 'speech', model)
   const size = { characters: charactersIn(text), seconds: spokenSeconds(text) }
   return { row, ...size, amount: audioPrice(row.billing, { ...size, markup: prices }) }
 }
@@ -139,7 +142,7 @@ const voices = free({
   summary: 'List the voices',
   description: 'Cached for five minutes.',
   tag: 'audio',
-  isOffered: shared.isOffered('speech'),
+  isOffered: isOffered('speech'),
   limit: { requests: 60, windowMs: MINUTE_MS },
   errors: ['UPSTREAM_FAILED', 'NOT_CONFIGURED'],
   output: Type.Object({
@@ -161,9 +164,7 @@ const voices = free({
   }),
   async answer(_request, context) {
     const vendors = new Set(
-      shared
-        .rowsOf(context.catalog, 'speech')
-        .flatMap((row) => (row.hidden ? [] : (shared.vendorOf(row, context) ?? []))),
+      rowsOf(context.catalog, 'speech').flatMap((row) => (row.hidden ? [] : (vendorOf(row, context) ?? []))),
     )
     if (vendors.size === 0)
       throw new ApiError('NOT_CONFIGURED', { message: 'speech: the operator has not configured it.' })

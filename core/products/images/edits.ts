@@ -6,7 +6,9 @@ import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
 import { type Order, paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
-import * as shared from './shared.ts'
+import { type Requirement, admitImage, availableRows, imagePriceRange, invalidModel, sampleOf } from './offered_rows.ts'
+import { DEFAULT_SIZE, checkOrder, count, imagePrice, imageWindow, orderedImage, prompt, size } from './order.ts'
+import { imageJob, imageResponse, imageResult, madeOf } from './replies.ts'
 import { clip } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { pictureOf, typeByMagic } from '../../lib/image_bytes.ts'
@@ -26,7 +28,7 @@ const input = Type.Object({
       description: 'Id of a model that edits images.',
     }),
   ),
-  prompt: shared.prompt('The edit to make.'),
+  prompt: prompt('The edit to make.'),
   image: Type.Union([dataUri, Type.Array(dataUri, { minItems: 1 })], {
     description:
       'A data URI, or several to combine into one result: at most 4 on vendor-a models, 3 on vendor-b models.',
@@ -38,8 +40,8 @@ const input = Type.Object({
         'A PNG with the dimensions of the source, transparent where it may change. vendor-a models and single sources only.',
     }),
   ),
-  size: Type.Optional(shared.size),
-  n: Type.Optional(shared.count),
+  size: Type.Optional(size),
+  n: Type.Optional(count),
 })
 type Input = Static<typeof input>
 
@@ -47,7 +49,7 @@ type Input = Static<typeof input>
 const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 
-const EDITS: shared.Requirement = {
+const EDITS: Requirement = {
   matches: ({ edits }) => edits !== undefined,
   isServedBy: ({ edit }) => edit !== undefined,
 }
@@ -62,19 +64,19 @@ const edit = paid({
     'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
   tag: 'images',
   input,
-  output: shared.imageResult,
+  output: imageResult,
   example: EXAMPLE,
   multipart: fromForm,
   uploads: true,
   failure: 'Image editing failed',
-  job: shared.imageJob('image.edit.job'),
+  job: imageJob('image.edit.job'),
   delivery: 'hybrid',
-  windowMs: shared.imageWindow,
+  windowMs: imageWindow,
 
-  check({ model = DEFAULT_MODEL, prompt, size = shared.DEFAULT_SIZE, n = 1, image, mask }, offering) {
+  check({ model = DEFAULT_MODEL, prompt, size = DEFAULT_SIZE, n = 1, image, mask }, offering) {
     const row = offering.catalog.images.get(model)
-    if (!row?.edits) throw shared.invalidModel(`${clip(model)} does not edit images.`, offering, EDITS)
-    shared.checkOrder(row, { prompt, size })
+    if (!row?.edits) throw invalidModel(`${clip(model)} does not edit images.`, offering, EDITS)
+    checkOrder(row, { prompt, size })
     const sources = typeof image === 'string' ? [image] : image
     const { maxImages, mask: takesMask } = row.edits
     if (sources.length > maxImages)
@@ -87,32 +89,32 @@ const edit = paid({
     return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
   },
 
-  price: shared.imagePrice,
+  price: imagePrice,
   admit(order, offering) {
     try {
-      shared.admitImage({ model: DEFAULT_MODEL, ...order }, offering)
+      admitImage({ model: DEFAULT_MODEL, ...order }, offering)
     } catch (error) {
       throw asEditError(error)
     }
   },
-  sample: (offering) => shared.sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, shared.availableRows(offering, EDITS)),
-  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, EDITS), offering),
+  sample: (offering) => sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, availableRows(offering, EDITS)),
+  priceRange: (offering) => imagePriceRange(availableRows(offering, EDITS), offering),
 
   isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row)?.edit !== undefined
   },
 
-  remember: ({ model = DEFAULT_MODEL, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
-  run: async (order) => shared.madeOf(await runEdit(order)),
-  show: (stored, showing) => shared.imageResponse(stored, showing, showing.raw),
+  remember: ({ model = DEFAULT_MODEL, size = DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  run: async (order) => madeOf(await runEdit(order)),
+  show: (stored, showing) => imageResponse(stored, showing, showing.raw),
 })
 
 export const edits = [edit]
 
 /** Calls the vendor. */
 async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
-  const { row, size, n } = shared.orderedImage(order, { catalog })
+  const { row, size, n } = orderedImage(order, { catalog })
   const vendor = vendors.images(row)
   if (!vendor?.edit) throw new ApiError('NOT_CONFIGURED')
   const images = typeof order.image === 'string' ? [order.image] : order.image

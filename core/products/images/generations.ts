@@ -4,7 +4,17 @@ import type { ImageRow } from '../../ports/vendors/images.ts'
 import { free, paid, polled, rateOf, sharedPrices, STANDARD_PRICES } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { ApiError } from '../../http/errors.ts'
-import * as shared from './shared.ts'
+import {
+  type Requirement,
+  admitImage,
+  availableRows,
+  imagePriceRange,
+  invalidModel,
+  sampleOf,
+  servedRows,
+} from './offered_rows.ts'
+import { DEFAULT_SIZE, checkOrder, count, imagePrice, imageWindow, orderedImage, prompt, size } from './order.ts'
+import { POLL_PATH, imageJob, imageResponse, imageResult, madeOf } from './replies.ts'
 import { clip } from '../../lib/text.ts'
 import type { Dollars } from '../../x402/money.ts'
 import { READS } from '../../endpoint/replies.ts'
@@ -17,12 +27,12 @@ const input = Type.Object({
     maxLength: 200,
     description: 'Id of an image model, as listed by /api/v1/images/models.',
   }),
-  prompt: shared.prompt('What the image shows.'),
-  size: Type.Optional(shared.size),
-  n: Type.Optional(shared.count),
+  prompt: prompt('What the image shows.'),
+  size: Type.Optional(size),
+  n: Type.Optional(count),
 })
 
-const GENERATES: shared.Requirement = { matches: () => true, isServedBy: () => true }
+const GENERATES: Requirement = { matches: () => true, isServedBy: () => true }
 
 const EXAMPLE = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
@@ -42,53 +52,53 @@ const generations = paid({
     'Answers 200 with the images within 30 seconds, else 202 with a job to poll. Charged only when the images are ready.',
   tag: 'images',
   input,
-  output: shared.imageResult,
+  output: imageResult,
   example: EXAMPLE,
   failure: 'Image generation failed',
-  job: shared.imageJob('image.generation.job'),
+  job: imageJob('image.generation.job'),
 
-  check({ model, prompt, size = shared.DEFAULT_SIZE, n = 1 }, offering) {
+  check({ model, prompt, size = DEFAULT_SIZE, n = 1 }, offering) {
     const row = offering.catalog.images.get(model)
-    if (!row) throw shared.invalidModel(`Unknown model: ${clip(model)}.`, offering, GENERATES)
-    shared.checkOrder(row, { prompt, size })
+    if (!row) throw invalidModel(`Unknown model: ${clip(model)}.`, offering, GENERATES)
+    checkOrder(row, { prompt, size })
     return { model: row.id, prompt, size, n }
   },
 
   price(order, context) {
-    const { row, size, n } = shared.orderedImage(order, context)
+    const { row, size, n } = orderedImage(order, context)
     return priceOnce({ row, variant: `${n} ${size.size}`, prices: context.prices }, () => ({
-      ...shared.imagePrice(order, context),
+      ...imagePrice(order, context),
       also: { generation_info: generationInfo(row) },
     }))
   },
 
-  admit: shared.admitImage,
-  sample: (offering) => shared.sampleOf(EXAMPLE, shared.availableRows(offering, GENERATES)),
-  priceRange: (offering) => shared.imagePriceRange(shared.availableRows(offering, GENERATES), offering),
+  admit: admitImage,
+  sample: (offering) => sampleOf(EXAMPLE, availableRows(offering, GENERATES)),
+  priceRange: (offering) => imagePriceRange(availableRows(offering, GENERATES), offering),
 
   isAvailable({ model }, { catalog, vendors }) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row) !== undefined
   },
 
-  remember: ({ model, size = shared.DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  remember: ({ model, size = DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
   delivery: 'hybrid',
-  windowMs: shared.imageWindow,
+  windowMs: imageWindow,
 
   async run({ input: order, catalog, vendors, signal }) {
-    const { row, size, n } = shared.orderedImage(order, { catalog })
+    const { row, size, n } = orderedImage(order, { catalog })
     const vendor = vendors.images(row)
     if (!vendor) throw new ApiError('NOT_CONFIGURED')
     const job = { model: row.upstream, prompt: order.prompt, width: size.width, height: size.height, n }
-    return shared.madeOf(await vendor.generate(job, { signal }).catch(asPlainFailure))
+    return madeOf(await vendor.generate(job, { signal }).catch(asPlainFailure))
   },
 
-  show: (stored, showing) => shared.imageResponse(stored, showing),
+  show: (stored, showing) => imageResponse(stored, showing),
 })
 
 const jobPoll = polled({
   name: 'images.poll',
-  path: shared.POLL_PATH,
+  path: POLL_PATH,
   aliases: ['/api/v1/images/image2image/{id}'],
   summary: 'Collect a slow image job',
   description: `${READS} The first poll that finds the job completed settles it, once.`,
@@ -101,7 +111,7 @@ const models = free({
   path: '/api/v1/images/models',
   summary: 'List the image models and their catalog rates',
   tag: 'images',
-  isOffered: (offering) => shared.servedRows(offering, GENERATES).length > 0,
+  isOffered: (offering) => servedRows(offering, GENERATES).length > 0,
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({
     object: Type.Literal('list'),

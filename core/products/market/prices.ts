@@ -17,7 +17,20 @@ import type { Clock } from '../../lib/clock.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip } from '../../lib/text.ts'
 import { inputParser, parseJson, textFields } from '../../http/request_body.ts'
-import * as shared from './shared.ts'
+import { listing, marketOf, withFeedErrors } from './feeds.ts'
+import { history } from './history.ts'
+import { historyOutput, listOutput, marketReply, spotOutput } from './replies.ts'
+import {
+  type HistoryInput,
+  type ListInput,
+  historyInput,
+  limitOf,
+  listInput,
+  sessionOf,
+  spotInput,
+  windowOf,
+} from './request.ts'
+import { cachedFreeSpot, freeSpot, spot } from './spot.ts'
 import type { Json } from '../../lib/json.ts'
 import { STOCK_MARKETS } from '../../ports/vendors/market.ts'
 import { flatPrice, shortAmount } from '../../x402/pricing.ts'
@@ -28,8 +41,8 @@ const DEADLINE_MS = 25_000
 const MAX_TIMEOUT_SECONDS = 300
 
 const GET_AND_POST = ['GET', 'POST'] as const
-const readHistory = inputParser(shared.historyInput)
-const readList = inputParser(shared.listInput)
+const readHistory = inputParser(historyInput)
+const readList = inputParser(listInput)
 
 type Params = Readonly<Record<string, unknown>>
 /**
@@ -100,8 +113,8 @@ function feed(
     discoverable: true,
     isOffered: ({ vendors }) => vendors.market !== undefined,
     answer: async (request, context) =>
-      shared.marketReply(
-        await shared.withFeedErrors(
+      marketReply(
+        await withFeedErrors(
           within(context.clock, DEADLINE_MS, (signal) => answer(request, context, signal)),
           context.log,
         ),
@@ -115,14 +128,14 @@ function list({ name, root, title, inPath, row }: Family): Free {
     name: `${name}.list`,
     path: `${root}/list`,
     summary: `List the symbols of ${title}`,
-    input: shared.listInput,
-    output: shared.listOutput,
+    input: listInput,
+    output: listOutput,
     sample,
   }
   return feed(endpointFields, async ({ params, query }, { vendors }, signal) => {
-    const input = readList(Object.fromEntries(query)) as shared.ListInput
-    const listing = { row: row(params), q: input.q ?? '', limit: shared.limitOf(input.limit) }
-    return exactJson(await shared.listing(shared.marketOf(vendors), listing, signal))
+    const input = readList(Object.fromEntries(query)) as ListInput
+    const wanted = { row: row(params), q: input.q ?? '', limit: limitOf(input.limit) }
+    return exactJson(await listing(marketOf(vendors), wanted, signal))
   })
 }
 
@@ -133,19 +146,19 @@ function freePrice({ name, root, title, row }: Family): Free {
     path: `${root}/price/{symbol}`,
     summary: `Latest price of ${title}`,
     methods: GET_AND_POST,
-    input: shared.spotInput,
-    output: shared.spotOutput,
+    input: spotInput,
+    output: spotOutput,
     sample,
   }
   const requestOf = ({ params }: FreeRequest) => ({ row: row(params), symbol: params.symbol ?? '', session: undefined })
   const route = feed(endpointFields, (request, { vendors }, signal) =>
-    shared.freeSpot(shared.marketOf(vendors), requestOf(request), signal),
+    freeSpot(marketOf(vendors), requestOf(request), signal),
   )
   return {
     ...route,
     answer(request, context) {
-      const text = shared.cachedFreeSpot(shared.marketOf(context.vendors), requestOf(request))
-      return text === undefined ? route.answer(request, context) : shared.marketReply(text)
+      const text = cachedFreeSpot(marketOf(context.vendors), requestOf(request))
+      return text === undefined ? route.answer(request, context) : marketReply(text)
     },
   }
 }
@@ -157,8 +170,8 @@ function freeHistory({ name, root, title, row }: Family): Free {
     path: `${root}/history/{symbol}`,
     summary: `Bars of ${title}`,
     methods: GET_AND_POST,
-    input: shared.historyInput,
-    output: shared.historyOutput,
+    input: historyInput,
+    output: historyOutput,
     sample,
     errors: ['BUSY'] as const,
     limit: HISTORY_LIMIT,
@@ -169,16 +182,16 @@ function freeHistory({ name, root, title, row }: Family): Free {
       ...(await bodyFields(request, clock)),
       ...Object.fromEntries(query),
       ...params,
-    }) as shared.HistoryInput
+    }) as HistoryInput
     const range = {
       row: row(params),
       symbol: input.symbol,
       session: undefined,
-      window: shared.windowOf(input),
+      window: windowOf(input),
       now: clock.now(),
       lane: 'free' as const,
     }
-    return exactJson({ ...(await shared.history(shared.marketOf(vendors), range, signal)), free: true })
+    return exactJson({ ...(await history(marketOf(vendors), range, signal)), free: true })
   })
 }
 
@@ -223,13 +236,13 @@ function paidPrice({ name, root, title, inPath, partOf, row }: Family): Paid {
     ...(partOf && { variantOf: `${partOf}.price` }),
     path: `${root}/price/{symbol}`,
     summary: `Latest price of ${title}`,
-    input: Type.Object({ ...inPath, ...shared.spotInput.properties }) as typeof shared.spotInput,
-    output: shared.spotOutput,
+    input: Type.Object({ ...inPath, ...spotInput.properties }) as typeof spotInput,
+    output: spotOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL' },
     price: (input, context) => quote(row(input), `price/${row(input).example}`, context),
     isAvailable: isServed,
     check(input) {
-      shared.sessionOf(row(input), input.session)
+      sessionOf(row(input), input.session)
       return input
     },
     remember: (input) => ({ model: null, request: { market: row(input).kind, symbol: input.symbol } }),
@@ -237,11 +250,11 @@ function paidPrice({ name, root, title, inPath, partOf, row }: Family): Paid {
       const spotRequest = {
         row: row(input),
         symbol: input.symbol,
-        session: shared.sessionOf(row(input), input.session),
+        session: sessionOf(row(input), input.session),
       }
       return {
-        result: await shared.withFeedErrors(
-          within(clock, DEADLINE_MS, (signal) => shared.spot(shared.marketOf(vendors), spotRequest, signal)),
+        result: await withFeedErrors(
+          within(clock, DEADLINE_MS, (signal) => spot(marketOf(vendors), spotRequest, signal)),
         ),
       }
     },
@@ -256,15 +269,15 @@ function paidHistory({ name, root, title, inPath, partOf, row }: Family): Paid {
     ...(partOf && { variantOf: `${partOf}.history` }),
     path: `${root}/history/{symbol}`,
     summary: `Bars of ${title}`,
-    input: Type.Object({ ...inPath, ...shared.historyInput.properties }) as typeof shared.historyInput,
-    output: shared.historyOutput,
+    input: Type.Object({ ...inPath, ...historyInput.properties }) as typeof historyInput,
+    output: historyOutput,
     example: { ...exampleMarket(inPath), symbol: 'AAPL', from: EXAMPLE_FROM },
     errors: ['BUSY'],
     price: (input, context) => quote(row(input), `history/${row(input).example}?from=${EXAMPLE_FROM}`, context),
     isAvailable: isServed,
     check(input) {
-      shared.windowOf(input)
-      shared.sessionOf(row(input), input.session)
+      windowOf(input)
+      sessionOf(row(input), input.session)
       return input
     },
     remember: (input) => ({
@@ -275,14 +288,14 @@ function paidHistory({ name, root, title, inPath, partOf, row }: Family): Paid {
       const historyRequest = {
         row: row(input),
         symbol: input.symbol,
-        session: shared.sessionOf(row(input), input.session),
-        window: shared.windowOf(input),
+        session: sessionOf(row(input), input.session),
+        window: windowOf(input),
         now,
         lane: 'paid' as const,
       }
       return {
-        result: await shared.withFeedErrors(
-          within(clock, DEADLINE_MS, (signal) => shared.history(shared.marketOf(vendors), historyRequest, signal)),
+        result: await withFeedErrors(
+          within(clock, DEADLINE_MS, (signal) => history(marketOf(vendors), historyRequest, signal)),
         ),
       }
     },

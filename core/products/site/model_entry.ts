@@ -1,6 +1,6 @@
 /** A model as the list shows it: its properties and its prices (contract 8.2, 8.5). */
 import { Type } from '@sinclair/typebox'
-import { maxCharactersOf, productOf, RATE_NAMES } from '../audio/shared.ts'
+import { maxCharactersOf, productOf, RATE_NAMES } from '../audio/rows.ts'
 import {
   type CatalogRow,
   type Prices,

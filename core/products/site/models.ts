@@ -1,6 +1,6 @@
 /** Lists the models that this gateway can serve and their prices (contract 8.1, 8.14). */
 import { Type } from '@sinclair/typebox'
-import { vendorOf } from '../audio/shared.ts'
+import { vendorOf } from '../audio/rows.ts'
 import type { Catalog, Offering } from '../../endpoint/offering.ts'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { free, type Prices, STANDARD_PRICES } from '../../endpoint/mod.ts'

@@ -18,7 +18,10 @@ import {
   promptField,
   type VideoRequest,
 } from './request.ts'
-import * as shared from './shared.ts'
+import { admitVideo, availableRows, isAvailable, quoteOf, videoPriceRange } from './quote.ts'
+import { videoJob, videoResponse, videoResult } from './replies.ts'
+import { requestRecord } from './stored_request.ts'
+import { pollUpstream, submit } from './vendor_jobs.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -27,19 +30,19 @@ const EXAMPLE = { model: DEFAULT_MODEL, prompt: 'a red fox runs through the snow
 /** Shared by both requests. */
 const videoEndpoint = {
   tag: 'video',
-  output: shared.videoResult,
+  output: videoResult,
   failure: 'Video generation failed',
   uploads: true,
   errors: ['INPUT_IMAGE_REAL_PERSON', 'INVALID_VIDEO_REQUEST', 'UPSTREAM_TIMEOUT'],
-  price: shared.quoteOf,
-  priceRange: (offering: Offering) => shared.videoPriceRange(shared.availableRows(offering), offering),
-  isAvailable: shared.isAvailable,
-  admit: shared.admitVideo,
-  remember: shared.requestRecord,
+  price: quoteOf,
+  priceRange: (offering: Offering) => videoPriceRange(availableRows(offering), offering),
+  isAvailable: isAvailable,
+  admit: admitVideo,
+  remember: requestRecord,
   delivery: 'upstream_job',
-  submit: shared.submit,
-  pollUpstream: shared.pollUpstream,
-  show: shared.videoResponse,
+  submit: submit,
+  pollUpstream: pollUpstream,
+  show: videoResponse,
 } as const
 
 const generations = {
@@ -52,7 +55,7 @@ const generations = {
       'Answers 202 with a job to poll; a video takes about 1 to 3 minutes. Charged by the first poll that finds it ready. GET without payment shows the catalog.',
     input: Type.Object({ ...flatFields, prompt: promptField }),
     example: EXAMPLE,
-    job: shared.videoJob('/api/v1/videos/generations/{id}'),
+    job: videoJob('/api/v1/videos/generations/{id}'),
     check: checkVideo,
     sample: (offering) => ({ ...EXAMPLE, model: modelOf(offering) }),
   }),
@@ -62,7 +65,7 @@ const generations = {
 
 /** The default model if it is available, else the first available one. */
 function modelOf(offering: Offering): string {
-  const rows = shared.availableRows(offering)
+  const rows = availableRows(offering)
   const row = rows.find(({ id }) => id === DEFAULT_MODEL) ?? rows[0]
   return row?.id ?? DEFAULT_MODEL
 }
@@ -104,7 +107,7 @@ const parts = paid({
     'The same as /api/v1/videos/generations, with content parts; also accepts the flat fields, and bare vendor-e ids such as video-2.0.',
   input: partsInput,
   example: PARTS_EXAMPLE,
-  job: shared.videoJob('/api/v1/videos/{id}'),
+  job: videoJob('/api/v1/videos/{id}'),
   check: (order, context) => ({ content: order.content, ...checkVideo(flattened(order, context.catalog), context) }),
   sample(offering) {
     const model = modelOf(offering)
@@ -250,7 +253,7 @@ const models = free({
   path: '/api/v1/video/models',
   summary: 'List the video models, their rates and capabilities',
   tag: 'video',
-  isOffered: (offering) => shared.availableRows(offering).some((row) => offering.vendors.video?.(row) !== undefined),
+  isOffered: (offering) => availableRows(offering).some((row) => offering.vendors.video?.(row) !== undefined),
   limit: { requests: 100, windowMs: HOUR_MS },
   output: Type.Object({ object: Type.Literal('list'), data: Type.Array(model) }),
   answer: (_request, offering) => json(200, catalogOf(offering)),

@@ -8,13 +8,9 @@ import { PIXEL } from '../../../fakes/images.ts'
 import { video } from '../../../../core/products/video/generations.ts'
 import { ApiError, NoMedia, rateLimited, type VideoJob, type Vendors } from '../../../../core/mod.ts'
 import { checkVideo, type VideoRequest } from '../../../../core/products/video/request.ts'
-import {
-  pollUpstream,
-  pollQuery,
-  requestRecord,
-  videoResponse,
-  submit,
-} from '../../../../core/products/video/shared.ts'
+import { videoResponse } from '../../../../core/products/video/replies.ts'
+import { pollQuery, requestRecord } from '../../../../core/products/video/stored_request.ts'
+import { pollUpstream, submit } from '../../../../core/products/video/vendor_jobs.ts'
 import { catalog as contract } from '../../../../core/products/catalog.ts'
 import { type Answer, kit, ORIGIN } from '../../../kit.ts'
 
