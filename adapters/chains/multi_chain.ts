@@ -1,5 +1,5 @@
 import type { CallOptions, CheckResult } from './lib/results.ts'
-import type { Chain, ChainKeys, Identity, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
+import type { Chain, ChainKeys, Identity, Lent, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/mod.ts'
 import { boundedMap } from '../../core/lib/mod.ts'
 
@@ -153,7 +153,30 @@ function keysOf(all: readonly ChainKeys[]): ChainKeys | undefined {
       }
       return last
     },
-    close: (key, network, at) => firstOf((keys) => keys.close(key, network, at)),
+    async lend(key, child, at) {
+      let last: Lent | undefined
+      for (const keys of all) {
+        const lent = await keys.lend(key, child, at)
+        if (lent?.kind === 'lent') return lent
+        last ??= lent
+      }
+      return last
+    },
+    child: (address, at) => firstOf((keys) => keys.child(address, at)),
+    children: async (address, at) => (await Promise.all(all.map((keys) => keys.children(address, at)))).flat(),
+    async revoke(lender, child, at) {
+      for (const keys of all) if (await keys.revoke(lender, child, at)) return true
+      return false
+    },
+    async close(closing, at) {
+      let last: Refunding | undefined
+      for (const keys of all) {
+        const answer = await keys.close(closing, at)
+        if (answer?.kind === 'refunded') return answer
+        last ??= answer
+      }
+      return last
+    },
     release: async (authorization, now) =>
       void (await Promise.all(all.map((keys) => keys.release(authorization, now)))),
   }

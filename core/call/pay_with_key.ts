@@ -6,6 +6,7 @@ import { newId } from '../lib/ids.ts'
 import { within } from '../lib/timers.ts'
 import type { KeyOrder, KeyPayment } from '../ports/mod.ts'
 import * as replies from '../endpoint/replies.ts'
+import { checkChild } from './child_limits.ts'
 import type { Offered } from './order.ts'
 
 /** Undefined without a key. Throws ApiError for a key that has no channel here. */
@@ -14,9 +15,11 @@ export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPay
   const { chain, clock } = engine.ports
   if (!apiKey || !chain.apiKeys) return undefined
   const keys = chain.apiKeys
-  const paying = await within(clock, engine.settings.timeouts.verifyMs, (signal) =>
-    keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal }),
-  ).catch((error: Error) => {
+  const paying = await within(clock, engine.settings.timeouts.verifyMs, async (signal) => {
+    if (apiKey.isChild) await checkChild(engine, order, { keys, address: apiKey.address, signal })
+    return await keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal })
+  }).catch((error: Error) => {
+    if (error instanceof ApiError) throw error
     throw replies.cannotVerify(error.message)
   })
   if (!paying) throw unknownKey()

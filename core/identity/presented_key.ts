@@ -1,19 +1,23 @@
 /** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
 import { ApiError } from '../http/errors.ts'
-import type { ChainKeys, KeyMode, OpenedKey } from '../ports/mod.ts'
-import { KEY_PREFIX, readKey } from './key_text.ts'
+import type { ChainKeys, OpenedKey } from '../ports/mod.ts'
+import { KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.ts'
 
 /** Headers in which clients send an API key; `Authorization` as a bearer token. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const
 
-/** A key as it was presented. Whoever has the seed wipes it. */
-export type PresentedKey = { readonly mode: KeyMode; readonly seed: Uint8Array }
+/** A key as it was presented; a child key has no mode. Whoever has the seed wipes it. */
+export type PresentedKey = { readonly mode: KeyMode | undefined; readonly seed: Uint8Array }
 
 /** Where a key is looked for: the headers of a request. */
 export type KeyHeaders = { readonly headers: { get(name: string): string | null } }
 
 /** Whether a request brings a text that begins like a key, in any of the headers. */
 export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers).length > 0
+
+/** The headers of a request that bring a key, for a request on its behalf. Other credentials are left out. */
+export const keyHeaders = (headers: Headers): Record<string, string> =>
+  Object.fromEntries([...headers].filter(([name, value]) => keyTexts(new Headers([[name, value]])).length > 0))
 
 /**
  * The key of a request; undefined without one. A text that does not begin like a key is ignored: public clients send
@@ -32,8 +36,9 @@ export function presentedKey({ headers }: KeyHeaders, origin: string): Presented
         'An API key was sent over plain HTTP, where others can read it. Use https, and replace this key: send the rest back and make a new one.',
     })
   const key = readKey(text)
-  if (key.kind !== 'key') throw invalidKey('The API key is mistyped: its checksum does not match.')
-  return key
+  if (key.kind === 'none' || key.kind === 'mistyped')
+    throw invalidKey('The API key is mistyped: its checksum does not match.')
+  return { mode: key.kind === 'key' ? key.mode : undefined, seed: key.seed }
 }
 
 /** Refuses a key in the query, which proxies and histories record. */
@@ -60,7 +65,8 @@ export const unknownKey = (): ApiError =>
 /** Opens a key of a mode that these chains take, and wipes its seed. */
 export async function openPresented(apiKeys: ChainKeys, { mode, seed }: PresentedKey): Promise<OpenedKey> {
   try {
-    if (apiKeys.modes.includes(mode)) return await apiKeys.open(seed)
+    const isChild = mode === undefined
+    if (isChild || apiKeys.modes.includes(mode)) return await apiKeys.open(seed, { isChild })
     throw invalidKey(`The API key is of the ${mode} mode, which this gateway does not take.`)
   } finally {
     seed.fill(0)

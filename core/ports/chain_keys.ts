@@ -1,4 +1,5 @@
 /** Payments by API keys, which pay from channels of their own (contract, area 23). */
+import type { KeyMode } from '../x402/api_key.ts'
 import type { Usdc } from '../x402/money.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Refunding, Securing } from './chain_outcomes.ts'
@@ -6,6 +7,8 @@ import type { Refunding, Securing } from './chain_outcomes.ts'
 /** A key that was opened for one request. */
 export type OpenedKey = {
   readonly address: string
+  /** It spends a part of another key's deposit (contract 23.14). */
+  readonly isChild: boolean
   /** Wipes the key, unless a call that it pays for is open: then the end of that call does. */
   end(): void
 }
@@ -38,15 +41,41 @@ export type KeyOrder = {
   readonly until: number
 }
 
+/** A key that spends a part of another key's deposit. Amounts are in base units. */
+export type ChildKey = {
+  readonly address: string
+  /** As its parent calls it. */
+  readonly name: string
+  /** Models that it may buy; empty for all. */
+  readonly models: readonly string[]
+  /** Calls in a minute; undefined for no limit of its own. */
+  readonly perMinute?: number | undefined
+  /** When it ends, in milliseconds. */
+  readonly until: number
+  readonly status: 'active' | 'revoked' | 'expired'
+  readonly cap: Usdc
+  /** Undefined once it has ended: the ledger knows. */
+  readonly charged?: Usdc
+  /** Of calls that are open. */
+  readonly reserved: Usdc
+  /** Largest charge of a next call. */
+  readonly available: Usdc
+}
+
+/** A child that is to be made, by the address of its key. */
+export type Lending = Pick<ChildKey, 'address' | 'name' | 'models' | 'perMinute' | 'until' | 'cap'>
+
+export type Lent = { readonly kind: 'lent'; readonly child: ChildKey } | Exclude<Securing, { kind: 'secured' }>
+
+/** The address of the key, and the wallet that has asked in its place. */
+export type KeyClosing = { readonly address: string; readonly payer?: string }
+
 export type KeyPayment = { readonly kind: 'payment'; readonly payment: Payment; readonly offer: Offer }
 
 /** Outcome of a deposit that pays for no call. */
 export type KeyDeposit =
   | { readonly kind: 'deposited'; readonly channel: KeyChannel; readonly transaction: string }
   | Exclude<Securing, { kind: 'secured' }>
-
-/** `test` for keys of test networks, `live` for keys of real money. */
-export type KeyMode = 'test' | 'live'
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
@@ -55,7 +84,7 @@ export interface ChainKeys {
   /** Keys of other modes pay nothing here. */
   readonly modes: readonly KeyMode[]
   /** Derives the key of a seed, which stays the caller's. */
-  open(seed: Uint8Array): Promise<OpenedKey>
+  open(seed: Uint8Array, as?: { readonly isChild: boolean }): Promise<OpenedKey>
   /**
    * The payment of a new call, from the first channel that has enough; undefined without a channel. Verified and
    * settled like every other payment, by the process that made it. Its `secure` reserves.
@@ -71,8 +100,19 @@ export interface ChainKeys {
   channels(address: string, at: At): Promise<readonly KeyChannel[]>
   /** Brings a deposit on chain that names a key, and makes the key known. */
   deposit(payment: Payment, at: At): Promise<KeyDeposit>
-  /** Sends what is left back to the payer, once no call is open. */
-  close(key: OpenedKey, network: string | undefined, at: At): Promise<Refunding | undefined>
+  /**
+   * Sends what is left back to the payer, once no call is open. Whoever asks has shown the key or, with `payer`, that
+   * wallet: then only channels of that payer are closed.
+   */
+  close(key: KeyClosing, at: At): Promise<Refunding | undefined>
+  /** Reserves the cap of a child in the channel of its parent, and signs for it. Undefined without a channel. */
+  lend(key: OpenedKey, child: Lending, at: At): Promise<Lent | undefined>
+  /** A child by its address; undefined for one that is not known here. */
+  child(address: string, at: At): Promise<ChildKey | undefined>
+  /** The children of a key, at most a hundred, ended ones of the last thirty days too. */
+  children(address: string, at: At): Promise<readonly ChildKey[]>
+  /** Ends a child of this key: what is left of its cap is its parent's again. False for one that it does not have. */
+  revoke(lender: string, child: string, at: At): Promise<boolean>
   /** Ends the reservation of a call that failed, by the key of its authorization. */
   release(authorization: string, now: number): Promise<void>
 }

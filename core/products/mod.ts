@@ -19,6 +19,7 @@ import { music } from './audio/music.ts'
 import { onramp } from './wallet/onramp.ts'
 import { phone } from './phone/numbers.ts'
 import { characterEnrollments } from './video/character_enrollment.ts'
+import { childKeys } from './keys/children.ts'
 import { keyBalances } from './keys/balances.ts'
 import { keyDeposits } from './keys/deposits.ts'
 import { livenessCheck } from './video/liveness_check.ts'
@@ -75,6 +76,7 @@ export const endpoints: readonly Endpoint[] = [
   ...models,
   ...keyDeposits,
   ...keyBalances,
+  ...childKeys,
   ...wallet,
   ...walletCalls,
   ...health,

@@ -39,16 +39,14 @@ export function route(serving: Serving, { request, caller: from }: Arrived, foun
   const { endpoint, params } = match
   const bazaar = endpoint.kind === 'poll' ? NO_BAZAAR : documents.bazaar
   const requestContext = requestContextOf(request, url, { caller, params, bazaar })
+  if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat ?? 'plain'
   if (endpoint.kind !== 'free') requireOnePayment(request)
   const keyed = endpoint.kind === 'free' ? undefined : openKey(engine.ports.chain, requestContext)
-  if (keyed && endpoint.kind !== 'free') {
-    if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat
+  if (keyed && endpoint.kind !== 'free')
     return answerKeyed(engine, { endpoint, keyed, id: params.id ?? '' }, (apiKey) =>
       requestContextOf(request, url, { caller, params, bazaar, apiKey }),
     )
-  }
   if (endpoint.kind === 'poll') return poll(engine, { route: endpoint, requestContext, id: params.id ?? '' })
-  found.errorFormat = endpoint.errorFormat ?? 'plain'
   if (endpoint.kind === 'free') return answerFree(serving, endpoint, { requestContext, path, search: url.search })
   if (isTemplate(params) && paymentHeader(request) === null)
     return probe(engine, endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })

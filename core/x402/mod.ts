@@ -15,6 +15,16 @@ export {
   VERSION,
   wrongField,
 } from './protocol.ts'
+export {
+  KEY_PATTERN,
+  KEY_PREFIX,
+  type KeyMode,
+  keySalt,
+  keyText,
+  privateKeyOf,
+  readKey,
+  SEED_BYTES,
+} from './api_key.ts'
 export { type Challenge, challenge, MAX_HEADERS, type Resource } from './challenge.ts'
 export { fits, isCumulative, isSamePaymentMethod, notOnOffer, offerOf, type OfferTerms, type Terms } from './offer.ts'
 export { type Jwk, type OfferSigner, readSigned, type SignedContent } from './offer_receipt.ts'
@@ -32,4 +42,5 @@ export {
   STANDARD_FEE_USD,
   STANDARD_MEDIA_PERCENT,
 } from './pricing.ts'
+export { type SignInInfo, signInText } from './sign_in.ts'
 export * from './money.ts'

@@ -10,6 +10,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   devnet: () => import('./devnet.ts'),
   init: () => import('./init.ts'),
   check: () => import('./check.ts'),
+  key: () => import('./key.ts'),
   keys: () => import('./keys.ts'),
   buy: () => import('./buy.ts'),
   mcp: () => import('./mcp.ts'),

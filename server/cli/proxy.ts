@@ -4,16 +4,17 @@ import { dirname, join } from 'node:path'
 import { privateKeyToAccount } from 'viem/accounts'
 import { inUsdc } from '../buyer/budget.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
-import { type Money, readWallet, walletPath } from '../buyer/wallet_file.ts'
+import { TOOL_LINES } from '../buyer/tool_lines.ts'
+import type { Money } from '../buyer/wallet_file.ts'
 import { LOCAL_URL } from '../config/settings.ts'
 import type { Channel } from '../proxy/channels.ts'
 import { listenLocally } from '../proxy/listen.ts'
 import { type PaidCall, proxy, type Signer } from '../proxy/mod.ts'
 import { payeeList, printable } from '../proxy/payees.ts'
 import { proxyToken, tokenPath } from '../proxy/token.ts'
-import { TOOL_LINES } from '../proxy/tool_lines.ts'
-import { findWallet, type Offer } from './buy/gateway.ts'
+import type { Offer } from './buy/gateway.ts'
 import { walletOf } from './buy/wallet.ts'
+import { buyerKey } from './lib/buyer_key.ts'
 import { type ChannelLimits, proxyChannel } from './lib/proxy_channel.ts'
 import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
 import { isLocal, microUsdc } from './lib/buyer_options.ts'
@@ -97,7 +98,8 @@ function printLines(io: Io, { tool = '', values }: { readonly tool: string | und
   if (!lines) throw new UsageError(`env takes one of ${Object.keys(TOOL_LINES).join(', ')}`)
   const { model } = values
   if (model !== undefined && !/^[\w./:@-]{1,200}$/.test(model)) throw new UsageError('--model takes the id of a model')
-  io.out(lines({ port: portOf(values.port), token: tokenOf(io, {}), model }))
+  const base = `http://127.0.0.1:${portOf(values.port)}`
+  io.out(lines({ base, variable: 'FAREBOX_PROXY_TOKEN', token: tokenOf(io, {}), model }))
   return 0
 }
 
@@ -180,26 +182,8 @@ async function walletFor(
   io: Io,
   { url, isTest, rpc }: { readonly url: string; readonly isTest: boolean; readonly rpc: string | undefined },
 ): Promise<Wallet> {
-  const own = (money: Money): string | undefined => {
-    if (io.env.FAREBOX_BUYER_KEY) return io.env.FAREBOX_BUYER_KEY
-    try {
-      return readWallet(walletPath(homeOf(io), money))?.key
-    } catch (error) {
-      throw new CommandError((error as Error).message)
-    }
-  }
-  // Only a gateway of this machine may name a key to pay with: it is the published one of a devnet.
-  const devnet = isLocal(url)
-    ? await findWallet({ origin: url, rpc, key: undefined }).catch(() => undefined)
-    : undefined
-  const money = isTest || devnet ? 'test' : 'real'
-  const key = own(money) ?? devnet?.key
-  if (key === undefined)
-    throw new CommandError(
-      `There is no wallet for ${money} money. Run farebox wallet new${isTest ? ' --test' : ''}, or set FAREBOX_BUYER_KEY.`,
-    )
+  const { key, money, rpcUrl } = await buyerKey(io, { url, isTest, rpc })
   const opened = new Map<string, ReturnType<typeof walletOf>>()
-  const rpcUrl = rpc ?? devnet?.rpcUrl
   return {
     money,
     rpcUrl,

@@ -4,7 +4,7 @@
  */
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { fieldsOf, optional } from '../../core/lib/mod.ts'
-import { type Caller, free, type Gateway, json, type Reply } from '../../core/mod.ts'
+import { type Caller, free, type Gateway, json, keyHeaders, type Reply } from '../../core/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { listRequest, toolLists } from './lists.ts'
 import { type ReadMedia, resultOf } from './result.ts'
@@ -144,6 +144,8 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
     const { origin } = caller
     const send: Api['send'] = async (inner, _context, tool) => {
       const startedAt = performance.now()
+      // An API key of the caller pays for the tool, and polls what it has ordered.
+      for (const [name, value] of Object.entries(keyHeaders(request.headers))) inner.headers.set(name, value)
       const reply = await gateway.fetch(inner, { ...caller, gone: request.signal })
       caller.called?.({ tool, status: reply.status, ms: performance.now() - startedAt })
       return reply

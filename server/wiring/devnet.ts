@@ -133,7 +133,7 @@ function gatewaysOn(
     rpcUrl,
     schemes: ['exact', 'upto', 'batch-settlement'],
     // The local relayer's key: nobody else can use the money of this chain anyway.
-    channels: { key: relayerKey, channelMinDeposit: 2_000_000, channelClaimAbove: 100_000 },
+    channels: { key: relayerKey, channelMinDeposit: 2_000_000, channelClaimAbove: 100_000, keys: true },
     settles: { by: 'relayer', keys: [relayerKey] },
   } as const
   const onSolana =

@@ -37,6 +37,7 @@ import { channelCosts, COIN_PRICE } from './channels/costs.ts'
 import { channelDeposits } from './channels/deposits.ts'
 import { keyCalls } from './channels/keys/calls.ts'
 import { keyedChannels } from './channels/keys/keyed.ts'
+import { childKeys } from './channels/keys/child_keys.ts'
 import { keyIndex } from './channels/keys/key_index.ts'
 import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/keys/recovery.ts'
 import { channelKeys } from './channels/keys/mod.ts'
@@ -464,8 +465,9 @@ function channelsOf(
   const takesKeys = settings.apiKeys ?? false
   const channels = keyedChannels({ channels: byVoucher, calls, states, digests, takesKeys })
   const index = keyIndex(storage, { network, seller: lower(authorizer.address) })
+  const children = childKeys(storage, { network, seller: lower(authorizer.address) })
   const mode = evmFamily.networks[network]?.isTest ? 'test' : 'live'
-  const apiKeys = channelKeys({ ...context, rpc, index, calls, channels, digests }, { ...shared, mode })
+  const apiKeys = channelKeys({ ...context, rpc, index, children, calls, channels, digests }, { ...shared, mode })
   const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
   const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove, costOf })
   const recoverKeys = keyRecovery(

@@ -324,9 +324,9 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
         ...reader.apiKeys,
         deposit: async (payment, at) =>
           (await serving(at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
-        close: async (key, network, at) => {
+        close: async (closing, at) => {
           const current = serving(at.now)?.sender.apiKeys
-          return current ? await current.close(key, network, at) : unavailable(NO_KEY_HERE)
+          return current ? await current.close(closing, at) : unavailable(NO_KEY_HERE)
         },
       },
     }),

@@ -18,7 +18,7 @@ const key = free({
   ...common,
   name: 'keys.key',
   path: '/api/v1/key',
-  aliases: ['/api/v1/auth/key'],
+  aliases: ['/api/v1/auth/key', '/v1/key', '/v1/auth/key'],
   summary: 'What an API key has used and has left',
   description: 'In US dollars. Sums by day, week and month are null: they are not kept for a key.',
   output: Type.Object({
@@ -65,6 +65,7 @@ const credits = free({
   ...common,
   name: 'keys.credits',
   path: '/api/v1/credits',
+  aliases: ['/v1/credits'],
   summary: 'What was deposited for an API key, and what it has used',
   description: 'In US dollars; the difference is left, less what open calls reserve.',
   output: Type.Object({ data: Type.Object({ total_credits: Type.Number(), total_usage: Type.Number() }) }),

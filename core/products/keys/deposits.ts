@@ -5,10 +5,12 @@ import { ApiError } from '../../http/errors.ts'
 import { json } from '../../http/reply.ts'
 import { unknownKey } from '../../identity/presented_key.ts'
 import { within } from '../../lib/timers.ts'
+import type { Clock } from '../../lib/clock.ts'
 import type { KeyChannel, KeyDeposit, Refunding } from '../../ports/mod.ts'
 import { parseAtomic, print, type Usdc } from '../../x402/money.ts'
 import { decodePayment } from '../../x402/protocol.ts'
-import { keysOf, PRIVATE, SETTLE_MS, withKey } from './presented.ts'
+import { signedIn } from '../lib/signed_in.ts'
+import { keysOf, notDone, PRIVATE, SETTLE_MS, withKey } from './presented.ts'
 
 const Amount = Type.String({ description: 'In USDC, six decimals.' })
 const Channel = {
@@ -28,6 +30,14 @@ const Deposit = Type.Object({
     description:
       'Base64 of an x402 v2 payment by batch-settlement whose payload is of type deposit: the payer has signed the deposit, and the key a voucher of zero.',
   }),
+})
+
+const Refund = Type.Object({
+  object: Type.Literal('key.refund'),
+  transaction: Type.String(),
+  payer: Type.String(),
+  network: Type.String(),
+  amount: Amount,
 })
 
 const deposit = free({
@@ -72,27 +82,62 @@ const close = free({
   limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
   errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY'],
   hidden: true,
-  output: Type.Object({
-    object: Type.Literal('key.refund'),
-    transaction: Type.String(),
-    payer: Type.String(),
-    network: Type.String(),
-    amount: Amount,
-  }),
+  output: Refund,
   async answer(request, context) {
     const { clock } = context
-    const refunding = await withKey(request, context, (key, keys) =>
-      within(clock, SETTLE_MS, (signal) => keys.close(key, undefined, { now: clock.now(), signal })).catch(
-        (error: Error): Refunding => ({ kind: 'unknown', reason: error.message }),
-      ),
+    const refunding = await withKey(request, context, ({ address }, keys) =>
+      refunded(clock, (signal) => keys.close({ address }, { now: clock.now(), signal })),
     )
     if (!refunding) throw unknownKey()
-    if (refunding.kind !== 'refunded') throw notDone(refunding)
-    const { transaction, payer = '', network, amount } = refunding.receipt
-    const paidBack = print(parseAtomic(amount) ?? (0n as Usdc))
-    return json(200, { object: 'key.refund', transaction, payer, network, amount: paidBack }, PRIVATE)
+    return refundReply(refunding)
   },
 })
+
+/** For a key that is lost or leaked: its wallet needs no key to get the rest back. */
+const closeByWallet = free({
+  name: 'keys.close_by_wallet',
+  method: 'POST',
+  path: '/api/v1/keys/{address}/close',
+  summary: 'Send what is left of an API key back, asked for by its payer',
+  description:
+    'Without the key: its payer signs in, which is a signature for this address and this gateway. Without a sign-in it answers 402 with nothing to pay and a challenge. The key answers 402 afterwards.',
+  tag: 'keys',
+  limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
+  signsIn: true,
+  errors: ['INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY', 'NOT_CONFIGURED'],
+  hidden: true,
+  output: Refund,
+  async answer(request, context) {
+    const keys = keysOf(context)
+    const { clock } = context
+    const address = request.params.address ?? ''
+    if (!/^0x[0-9a-fA-F]{40}$/.test(address))
+      throw new ApiError('INVALID_PARAMETER', {
+        message: `address must be 0x and 40 hex digits, the address of a key; got ${JSON.stringify(address.slice(0, 60))}`,
+        param: 'address',
+      })
+    const signed = await signedIn(request, context, {
+      name: 'keys.close_by_wallet',
+      description: 'Sends what is left of an API key back to its wallet',
+      message: 'Sign the challenge with the wallet that made the deposit. It pays nothing.',
+    })
+    if ('reply' in signed) return signed.reply
+    const closing = { address: address.toLowerCase(), payer: signed.wallet }
+    const refunding = await refunded(clock, (signal) => keys.close(closing, { now: clock.now(), signal }))
+    if (!refunding) throw new ApiError('NOT_FOUND', { message: 'This wallet has no key of this address here.' })
+    return refundReply(refunding)
+  },
+})
+
+const refunded = async (clock: Clock, ask: (signal: AbortSignal) => Promise<Refunding | undefined>) =>
+  await within(clock, SETTLE_MS, ask).catch((error: Error): Refunding => ({ kind: 'unknown', reason: error.message }))
+
+function refundReply(refunding: Refunding) {
+  if (refunding.kind !== 'refunded') throw notDone(refunding)
+  const { transaction, payer = '', network, amount } = refunding.receipt
+  const paidBack = print(parseAtomic(amount) ?? (0n as Usdc))
+  return json(200, { object: 'key.refund', transaction, payer, network, amount: paidBack }, PRIVATE)
+}
 
 function publicChannel({ network, channelId, payer, ...amounts }: KeyChannel) {
   const { deposited, charged, reserved, withdrawing, available } = amounts
@@ -108,22 +153,4 @@ function publicChannel({ network, channelId, payer, ...amounts }: KeyChannel) {
   }
 }
 
-type NotDone = Exclude<KeyDeposit, { kind: 'deposited' }> | Exclude<Refunding, { kind: 'refunded' }>
-
-function notDone(outcome: NotDone): ApiError {
-  if (outcome.kind === 'refused' && outcome.code === 'PAYMENT_VERIFICATION_UNAVAILABLE')
-    return new ApiError('NOT_READY', { message: outcome.reason, headers: { 'retry-after': '5' } })
-  if (outcome.kind === 'refused')
-    return new ApiError(outcome.code === 'PAYMENT_UNFUNDED' ? 'INSUFFICIENT_BALANCE' : 'INVALID_PARAMETER', {
-      message: `${outcome.reason}. Nothing moved.`,
-    })
-  const text =
-    outcome.kind === 'unknown' ? 'It may be under way, and is not confirmed yet' : 'The chain cannot be asked just now'
-  return new ApiError('NOT_READY', {
-    message: `${text}. Send the same request again for its outcome.`,
-    details: outcome.reason,
-    headers: { 'retry-after': '5' },
-  })
-}
-
-export const keyDeposits = [deposit, close]
+export const keyDeposits = [deposit, close, closeByWallet]

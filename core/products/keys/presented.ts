@@ -3,11 +3,11 @@ import type { FreeContext, FreeRequest } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { invalidKey, openPresented, presentedKey, refuseKeyInQuery, unknownKey } from '../../identity/presented_key.ts'
 import { within } from '../../lib/timers.ts'
-import type { ChainKeys, KeyChannel, OpenedKey } from '../../ports/mod.ts'
+import type { ChainKeys, KeyChannel, KeyDeposit, Lent, OpenedKey, Refunding } from '../../ports/mod.ts'
 
 /** A deposit and a refund wait for a block. */
 export const SETTLE_MS = 60_000
-const READ_MS = 8_000
+export const READ_MS = 8_000
 
 export function keysOf({ chain }: Pick<FreeContext, 'chain'>): ChainKeys {
   if (chain.apiKeys) return chain.apiKeys
@@ -49,3 +49,25 @@ export async function channelOf(
 export const labelOf = (address: string): string => `${address.slice(0, 6)}…${address.slice(-4)}`
 
 export const PRIVATE = { 'cache-control': 'private, no-store' }
+
+type NotDone =
+  | Exclude<KeyDeposit, { kind: 'deposited' }>
+  | Exclude<Refunding, { kind: 'refunded' }>
+  | Exclude<Lent, { kind: 'lent' }>
+
+/** The error of a deposit, a refund or a child that was not made. */
+export function notDone(outcome: NotDone): ApiError {
+  if (outcome.kind === 'refused' && outcome.code === 'PAYMENT_VERIFICATION_UNAVAILABLE')
+    return new ApiError('NOT_READY', { message: outcome.reason, headers: { 'retry-after': '5' } })
+  if (outcome.kind === 'refused')
+    return new ApiError(outcome.code === 'PAYMENT_UNFUNDED' ? 'INSUFFICIENT_BALANCE' : 'INVALID_PARAMETER', {
+      message: `${outcome.reason}. Nothing moved.`,
+    })
+  const text =
+    outcome.kind === 'unknown' ? 'It may be under way, and is not confirmed yet' : 'The chain cannot be asked just now'
+  return new ApiError('NOT_READY', {
+    message: `${text}. Send the same request again for its outcome.`,
+    details: outcome.reason,
+    headers: { 'retry-after': '5' },
+  })
+}

@@ -1,14 +1,12 @@
 /** The calls of a wallet, for the wallet itself: it signs in, and pays nothing (contract 18.16). */
 import { Type } from '@sinclair/typebox'
 import { free } from '../../endpoint/mod.ts'
-import { json, type Reply } from '../../http/reply.ts'
+import { json } from '../../http/reply.ts'
 import { refused } from '../../http/request_body.ts'
 import { clip } from '../../lib/text.ts'
 import type { LedgerCursor, LedgerEntry, LedgerReads } from '../../ports/mod.ts'
-import { challenge as challengeOf } from '../../x402/challenge.ts'
 import { print } from '../../x402/money.ts'
-import type { SignInChallenge } from '../../x402/sign_in.ts'
-import { ApiError } from '../../http/errors.ts'
+import { signedIn } from '../lib/signed_in.ts'
 
 const MINUTE_MS = 60_000
 const DEFAULT_LIMIT = 20
@@ -54,23 +52,16 @@ const calls = free({
     data: Type.Array(walletCall),
     next_cursor: Type.Union([Type.String(), Type.Null()]),
   }),
-  async answer({ query, origin, isHostTrusted, path, header }, { clock, gateway, ledger, signIns, calls: own }) {
-    const limit = limitOf(query.get('limit'))
-    const after = cursorOf(query.get('cursor'))
-    const resource = { origin, path, isHostTrusted }
-    const signed = await signIns.wallet({ get: header }, resource)
-    if (signed.kind !== 'wallet') {
-      const challenge = await signIns.challenge(resource)
-      if (!challenge)
-        throw new ApiError('NOT_CONFIGURED', {
-          message:
-            'wallet.calls: nobody can sign in here: the gateway has no public origin of its own, or its chain is not ready.',
-        })
-      return signInFirst(challenge, {
-        url: origin + path,
-        reason: signed.kind === 'refused' ? signed.reason : undefined,
-      })
-    }
+  async answer(request, context) {
+    const { clock, gateway, ledger, calls: own } = context
+    const limit = limitOf(request.query.get('limit'))
+    const after = cursorOf(request.query.get('cursor'))
+    const signed = await signedIn(request, context, {
+      name: 'wallet.calls',
+      description: 'What a wallet has bought here',
+      message: 'Sign the challenge with the wallet whose calls you want to see. It pays nothing.',
+    })
+    if ('reply' in signed) return signed.reply
     const now = clock.now()
     const page = await pageOf(ledger, { payer: signed.wallet, gateway: gateway.name, now, after, limit })
     const data = await Promise.all(
@@ -82,21 +73,6 @@ const calls = free({
 })
 
 export const walletCalls = [calls]
-
-/** A 402 that asks for no payment: official clients sign in and ask again. */
-function signInFirst(
-  signIn: SignInChallenge,
-  { url, reason }: { readonly url: string; readonly reason: string | undefined },
-): Reply {
-  const resource = { url, description: 'What a wallet has bought here', mimeType: 'application/json', signIn }
-  const why = {
-    error: 'Sign in',
-    message: 'Sign the challenge with the wallet whose calls you want to see. It pays nothing.',
-    ...(reason !== undefined && { details: reason }),
-  }
-  const { headers, body } = challengeOf([], resource, why)
-  return { status: 402, headers, body }
-}
 
 type Page = { readonly entries: readonly LedgerEntry[]; readonly next: string | null }
 type Paging = {

@@ -182,7 +182,7 @@ async function openChannel({ origin, rpc, key, channel }: ChannelCommand): Promi
 }
 
 /** A paid route of the gateway that sells by channels. */
-async function probe(origin: string): Promise<{ readonly offer: Offer; readonly url: string }> {
+export async function probe(origin: string): Promise<{ readonly offer: Offer; readonly url: string }> {
   const document = await fetchGateway(`${origin}/.well-known/x402`)
   const { resources = [] } = (await document.json().catch(() => ({}))) as { resources?: readonly string[] }
   for (const url of resources.slice(0, MAX_PROBES)) {

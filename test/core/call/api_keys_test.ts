@@ -1,66 +1,17 @@
 /** Calls that are paid by an API key: admitted, charged, refused, and what becomes of the key. */
 import { describe, expect, test } from 'bun:test'
-import { privateKeyOf } from '../../../adapters/chains/evm/channels/keys/api_key.ts'
+import { keccak256, toHex } from 'viem'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { KEY_HEADERS } from '../../../core/identity/presented_key.ts'
-import { keyText } from '../../../core/identity/key_text.ts'
-import type { ChainKeys, Gateway, Offer, OpenedKey, Payment, Storage } from '../../../core/mod.ts'
-import { FREE, keyBuyer, voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { keyText, privateKeyOf } from '../../../core/x402/api_key.ts'
+import type { Offer, Payment } from '../../../core/mod.ts'
+import { keyBuyer, NETWORK, voucherBuyer } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { signInText } from '../../../core/x402/sign_in.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { decodeHeader, door, encodePayment, FOX, GENERATIONS } from '../../kit.ts'
-import { COMPLETIONS, HELLO, SKY, STREAM, table } from './stream_kit.ts'
-
-const QUOTE = 2_000n
-/** 10 tokens in, 2 out, and the fee. */
-const CHARGE = 1_017n
-const SEED = new Uint8Array(32).fill(0x22)
-const KEY = keyText(SEED, 'test')
-const HTTPS = 'https://gateway.example'
-
-type Selling = { readonly balance?: bigint; readonly storage?: Storage; readonly takesKeys?: boolean }
-
-/** A gateway that takes keys, and a key whose channel has this balance. */
-async function selling(
-  script?: Parameters<typeof table>[0],
-  { balance = 100_000n, storage = memoryStorage(), takesKeys = true }: Selling = {},
-) {
-  const views = () => [[balance, 0n], [0n, 0n], [0n]]
-  const refunded: bigint[] = []
-  const good = voucherChain(storage, refunded, views, () => 'mined', FREE, takesKeys)
-  const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []
-  const open = async (seed: Uint8Array) => {
-    const key = await (good.apiKeys as ChainKeys).open(seed)
-    opened.push({ seed, key })
-    return key
-  }
-  const chain = { ...good, ...(good.apiKeys && { apiKeys: { ...good.apiKeys, open } }) }
-  const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
-  const subject = await table(script, { ports: { storage, chain, random } })
-  const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
-  const buyer = keyBuyer(SEED, challenge.accepts[0] as Offer)
-  const at = { now: subject.clock.now(), signal: AbortSignal.timeout(10_000) }
-  if (takesKeys)
-    expect(await chain.apiKeys?.deposit(await buyer.deposit(balance), at)).toMatchObject({ kind: 'deposited' })
-  const ask = async (
-    body: unknown,
-    {
-      path = COMPLETIONS,
-      headers = { authorization: `Bearer ${KEY}` } as Record<string, string>,
-      on = subject.gateway as Gateway,
-    } = {},
-  ): Promise<Response> =>
-    await on.fetch(
-      new Request(HTTPS + path, {
-        method: body === undefined ? 'GET' : 'POST',
-        headers: { 'content-type': 'application/json', ...headers },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      }),
-      { ip: '192.0.2.1' },
-    )
-  const channel = async () => (await chain.apiKeys?.channels(buyer.key.address, at))?.[0]
-  const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
-  return { ...subject, storage, chain, buyer, opened, refunded, ask, channel, calls }
-}
+import { CHARGE, KEY, QUOTE, SEED, selling } from './keys_kit.ts'
+import { COMPLETIONS, HELLO, SKY, STREAM } from './stream_kit.ts'
 
 describe('a call with an API key', () => {
   test('is charged what it used, without a 402 first, and says what is left (contract 23.5)', async () => {
@@ -341,6 +292,31 @@ describe('the routes of keys', () => {
       { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098983' },
     ])
     expect(subject.refunded).toEqual([100_000n - CHARGE])
+  })
+
+  test('send the rest back to the wallet that signs in, for its keys alone (contract 23.12)', async () => {
+    const subject = await selling()
+    expect((await subject.ask(SKY)).status).toBe(200)
+    const path = `/api/v1/keys/${subject.buyer.key.address}/close`
+    const close = async (account: PrivateKeyAccount, to = path, as = to) => {
+      const first = await subject.ask({}, { path: to, headers: {} })
+      const { info } = (await first.json()).extensions['sign-in-with-x']
+      const by = { address: account.address, chainId: NETWORK }
+      const message = signInText(info, { ...by, accountName: 'Ethereum' })
+      const signed = { ...info, ...by, signature: await account.signMessage({ message }) }
+      const headers = { 'sign-in-with-x': btoa(JSON.stringify(signed)) }
+      return await subject.ask({}, { path: as, headers })
+    }
+    const stranger = privateKeyToAccount(keccak256(toHex('stranger')))
+    expect((await close(stranger)).status).toBe(404)
+    // Nor does the key itself stand in for the wallet, nor a signature for another path.
+    expect((await close(subject.buyer.key)).status).toBe(404)
+    expect((await close(subject.buyer.payer, `/api/v1/keys/${stranger.address}/close`, path)).status).toBe(402)
+    expect(subject.refunded).toEqual([])
+    const closed = await close(subject.buyer.payer)
+    expect([closed.status, await closed.json()]).toMatchObject([200, { payer: subject.buyer.payer.address }])
+    expect(subject.refunded).toEqual([100_000n - CHARGE])
+    expect((await subject.ask({}, { path: '/api/v1/keys/0x12/close', headers: {} })).status).toBe(400)
   })
 
   test('are not there where keys are off', async () => {

@@ -1,9 +1,8 @@
 /** The key pair of an API key: derived from its seed, natively where the optional package secp256k1 is installed. */
-import { hkdf } from '@noble/hashes/hkdf'
-import { sha256 } from '@noble/hashes/sha256'
 import { keccak_256 } from '@noble/hashes/sha3'
-import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { bytesToHex, hexToBytes } from '@noble/hashes/utils'
 import { privateKeyToAccount } from 'viem/accounts'
+import { privateKeyOf } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 
 /** Signs digests as one address, until it is closed. */
@@ -13,17 +12,6 @@ export type KeySigner = {
   sign(digest: Hex): Promise<Hex>
   /** Wipes the private key. */
   close(): void
-}
-
-const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
-const INFO = 'farebox api key v1'
-
-/** The private key of a seed, 32 bytes. A wallet's key used as a seed gives another address, which owns nothing. */
-export function privateKeyOf(seed: Uint8Array): Uint8Array {
-  const wide = hkdf(sha256, seed, new Uint8Array(0), utf8ToBytes(INFO), 48)
-  const key = (BigInt(`0x${bytesToHex(wide)}`) % (ORDER - 1n)) + 1n
-  wide.fill(0)
-  return hexToBytes(key.toString(16).padStart(64, '0'))
 }
 
 /** The signer of a seed. The seed is wiped by whoever has it. */

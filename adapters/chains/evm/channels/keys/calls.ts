@@ -20,6 +20,7 @@ import type { Hex } from '../../../lib/hex.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
 import type { Reads } from '../../node/reads.ts'
 import { mirrorCalls, mirrorIn } from '../contract.ts'
+import { childLeft, childOf, childrenIn, withChildCall, withoutCall, withoutChildren } from './child_calls.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import { BUSY } from '../refunds.ts'
 import {
@@ -139,6 +140,14 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return left > 0n ? left : 0n
   }
 
+  /** Largest charge of this call. A child has its cap, unless what is being withdrawn leaves less than all caps. */
+  function room(state: ChannelState, name: string, now: number): bigint {
+    const child = childOf(name)
+    if (child === undefined) return available(state, now)
+    const covered = state.balance - state.withdrawing - state.charged >= reserved(state, now)
+    return covered ? (childLeft(state, child, now) ?? 0n) : 0n
+  }
+
   const hasReserved = (state: ChannelState, now: number): boolean => reserved(state, now) > 0n
 
   const isReserved = (state: ChannelState, name: string, now: number): boolean =>
@@ -175,12 +184,12 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
   }
 
   async function verify({ channelId, name, price }: ReservedCall, at: CallOptions): Promise<Verdict> {
-    const covers = (state: ChannelState) => isReserved(state, name, at.now) || available(state, at.now) >= price
+    const covers = (state: ChannelState) => isReserved(state, name, at.now) || room(state, name, at.now) >= price
     const state = await fresh(channelId, at, covers)
     if (!state) return unknownChannel()
     if ('kind' in state) return state
     if (state.charges?.[name] === undefined && !isReserved(state, name, at.now)) {
-      const refused = refusal(state, price, at.now)
+      const refused = refusal(state, { name, price, now: at.now })
       if (refused) return refused
     }
     const balance = state.balance - state.withdrawing - state.charged
@@ -188,9 +197,14 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return { ...valid, isSecured: true, isPrepaid: true }
   }
 
-  function refusal(state: ChannelState, price: bigint, now: number): Refused | undefined {
+  function refusal(
+    state: ChannelState,
+    { name, price, now }: Pick<ReservedCall, 'name' | 'price'> & { readonly now: number },
+  ): Refused | undefined {
     if (isRefunding(state)) return unfunded(`${BUSY}; ask again when it is done`)
-    return available(state, now) >= price ? undefined : notCovered(state, { price, reserved: reserved(state, now) })
+    const left = room(state, name, now)
+    if (left < price && childOf(name) !== undefined) return childNotCovered(left, price)
+    return left >= price ? undefined : notCovered(state, { price, reserved: reserved(state, now) })
   }
 
   /** Reserves the price, in one compare and set. The ceiling of a call that is charged later is signed here. */
@@ -198,13 +212,13 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     const { channelId, name, price, isLate, signer } = call
     return await inTurn(channelId, async () => {
       for (let race = 0; race < MAX_RACES; race++) {
-        const before = await fresh(channelId, at, (state) => available(state, at.now) >= price)
+        const before = await fresh(channelId, at, (state) => room(state, name, at.now) >= price)
         if (!before) return unknownChannel()
         if ('kind' in before) return before
         if (isReserved(before, name, at.now)) return { kind: 'secured' }
-        const refused = refusal(before, price, at.now)
+        const refused = refusal(before, { name, price, now: at.now })
         if (refused) return refused
-        if (isLate && !storage.isShared) {
+        if (isLate && !storage.isShared && childOf(name) === undefined) {
           note(channelId, name, { amount: price, ...(signer && { signer }) })
           return { kind: 'secured' }
         }
@@ -223,6 +237,8 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     { name, price, until, isLate, voucher, signer }: ReservedCall,
     now: number,
   ): Promise<ChannelState> {
+    // The ceiling that was signed for the child covers its calls.
+    if (childOf(name) !== undefined) return withChildCall(before, { name, price, until, now })
     const reservation = { amount: String(price), until, ...(!isLate && { isSigned: true as const }) }
     const next = withReservation(before, { name, reservation, now })
     return isLate || voucher ? next : await covering(next, { signer, now })
@@ -254,7 +270,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     const { channelId, name, voucher } = call
     if (!isReserved(before, name, now)) return 'the reservation of the call has ended'
     if (before.charged + due > claimable(before, now)) return `insufficient_balance: the channel has ${before.balance}`
-    const rest = withoutReservation(before, name)
+    const rest = withoutCall(before, name, due)
     const { ceiling, signature } = rest
     const moved = chargedState(rest, { due, ceiling, signature })
     const signer = openOf(channelId, name)?.signer ?? call.signer
@@ -277,7 +293,8 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
         if (!before) return { kind: 'refused', reason: 'the channel is not known' }
         if ('kind' in before) return { kind: 'unknown', reason: before.reason }
         const earlier = before.charges?.[name]
-        if (earlier !== undefined) return { kind: 'settled', receipt: receiptOf(before, BigInt(earlier), at.now) }
+        if (earlier !== undefined)
+          return { kind: 'settled', receipt: receiptOf(before, { name, due: BigInt(earlier), now: at.now }) }
         if (before.refund?.status === 'sent') return { kind: 'refused', reason: BUSY }
         const next = await charged(before, call, at)
         if (typeof next === 'string') return { kind: 'refused', reason: next }
@@ -285,7 +302,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
         const noted = withCharge(next, name, at.due)
         if (!(await states.replace(before, noted, at.now))) continue
         forget(channelId, name)
-        return { kind: 'settled', receipt: receiptOf(noted, at.due, at.now) }
+        return { kind: 'settled', receipt: receiptOf(noted, { name, due: at.due, now: at.now }) }
       }
       return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
     })
@@ -305,7 +322,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
       isMoving = true
       return {
         spent: moving.spent,
-        receipt: receiptOf(next, at.due, at.now, openOf(channelId, name)?.amount),
+        receipt: receiptOf(next, { name, due: at.due, now: at.now, ending: openOf(channelId, name)?.amount }),
         end(isStored) {
           moving.end(isStored)
           if (isStored) forget(channelId, name)
@@ -320,7 +337,8 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
   async function fate({ channelId, name }: ReservedCall, now: number): Promise<Fate> {
     const state = await states.get(channelId, now)
     const earlier = state?.charges?.[name]
-    if (state && earlier !== undefined) return { kind: 'paid', receipt: receiptOf(state, BigInt(earlier), now) }
+    if (state && earlier !== undefined)
+      return { kind: 'paid', receipt: receiptOf(state, { name, due: BigInt(earlier), now }) }
     return state && isReserved(state, name, now) ? { kind: 'open' } : { kind: 'dead' }
   }
 
@@ -329,12 +347,17 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     await inTurn(channelId, async () => {
       forget(channelId, name)
       const state = await states.get(channelId, now)
-      if (state?.reserved?.[name]) await states.change(channelId, now, (current) => withoutReservation(current, name))
+      if (state?.reserved?.[name]) await states.change(channelId, now, (current) => withoutCall(current, name))
     })
   }
 
   /** `ending`: part of the reservations that this charge ends, which a record does not know of. */
-  function receiptOf(state: ChannelState, due: bigint, now: number, ending = 0n): Receipt {
+  function receiptOf(
+    state: ChannelState,
+    { name, due, now, ending = 0n }: { name: string; due: bigint; now: number; ending?: bigint | undefined },
+  ): Receipt {
+    const child = childOf(name)
+    const left = child === undefined ? available(state, now) + ending : (childLeft(state, child, now) ?? 0n)
     return {
       transaction: '',
       network,
@@ -344,14 +367,26 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
       extra: {
         chargedAmount: String(due),
         channelState: channelStateOf(state),
-        available: String(available(state, now) + ending),
+        available: String(left),
       },
     }
+  }
+
+  /** Ends a child of a channel, or all of them. Open calls go on. False for one that is not there. */
+  async function endChildren(channelId: Hex, now: number, child?: string): Promise<boolean> {
+    return await inTurn(channelId, async () => {
+      const state = await states.get(channelId, now)
+      if (!state || (child === undefined ? childrenIn(state, now).length === 0 : !state.reserved?.[child])) return false
+      const without = (current: ChannelState) =>
+        child === undefined ? withoutChildren(current) : withoutReservation(current, child)
+      return (await states.change(channelId, now, without)) !== undefined
+    })
   }
 
   return {
     verify,
     secure,
+    endChildren,
     settle,
     drawDown,
     fate,
@@ -383,6 +418,9 @@ function notCovered(
   const state = `the key has ${dollarsOf(left > 0n ? left : 0n)} left, and the call may cost ${dollarsOf(price)}`
   return unfunded([state, ...also].join('; '))
 }
+
+const childNotCovered = (left: bigint, price: bigint): Refused =>
+  unfunded(`the child key has ${dollarsOf(left)} left of its cap, and the call may cost ${dollarsOf(price)}`)
 
 const dollarsOf = (amount: bigint): string => {
   const digits = String(amount).padStart(7, '0')

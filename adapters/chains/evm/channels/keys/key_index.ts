@@ -1,7 +1,6 @@
 /** Which channels an API key pays from: a list for each address, written when a deposit is confirmed. */
-import { keccak_256 } from '@noble/hashes/sha3'
-import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { boundedMap, type Json, sharedBy } from '../../../../../core/lib/mod.ts'
+import { keySalt } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import type { ChannelConfig } from '../digests.ts'
 import type { ChannelState, ChannelStorage } from '../state.ts'
@@ -17,10 +16,6 @@ const MAX_UNKNOWN = 10_000
 /** Other processes may take a deposit meanwhile. */
 const UNKNOWN_MS = { alone: 30_000, shared: 2_000 } as const
 const MAX_RACES = 8
-
-/** The salt of the channel of a key: with the payer known, its id follows. */
-export const keySalt = (address: Hex): Hex =>
-  `0x${bytesToHex(keccak_256(concatBytes(utf8ToBytes('farebox key v1'), hexToBytes(address.slice(2)))))}`
 
 /** Whether a channel is one of an API key. */
 export const isKeyChannel = ({ payerAuthorizer, salt }: ChannelConfig): boolean => salt === saltOf(payerAuthorizer)

@@ -45,8 +45,8 @@ const LIFE_MS = 30 * 86_400_000
 const VOUCHER_MS = 86_400_000
 
 export function keyedChannels({ channels, calls, states, digests, takesKeys }: KeyedContext) {
-  /** Payments that this process has made, with the key that pays. */
-  const made = new WeakMap<Payment, KeySigner>()
+  /** Payments that this process has made, with the key that pays; null for a child, which signs nothing. */
+  const made = new WeakMap<Payment, KeySigner | null>()
 
   const keyOf = (network: string, { channelId, name }: Pick<ReservedCall, 'channelId' | 'name'>): string =>
     `${network}/${lower(BATCH_SETTLEMENT)}/${channelId}/${name}`
@@ -153,12 +153,12 @@ export function keyedChannels({ channels, calls, states, digests, takesKeys }: K
     fate,
     /** The payment of a call by the key of `signer`. */
     payment(
-      { offer, config, signer }: { readonly offer: Offer; readonly config: ChannelConfig; readonly signer: KeySigner },
+      { offer, config, signer }: { readonly offer: Offer; readonly config: ChannelConfig; readonly signer?: KeySigner },
       { name, isLate, until }: Pick<ReservedCall, 'name' | 'isLate' | 'until'>,
     ): Payment {
       const payload = { type: 'key', channelConfig: config, call: name, isLate, until }
       const payment: Payment = { x402Version: 2, accepted: offer, payload }
-      made.set(payment, signer)
+      made.set(payment, signer ?? null)
       return payment
     },
     /** The call of an authorization, by its key. */

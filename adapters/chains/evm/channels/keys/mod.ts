@@ -2,23 +2,36 @@
 import { checksummed } from '../../../../../core/lib/mod.ts'
 import type {
   ChainKeys,
+  ChildKey,
   KeyChannel,
+  KeyClosing,
   KeyDeposit,
-  KeyMode,
   KeyOrder,
   KeyPayment,
+  Lending,
+  Lent,
   OpenedKey,
   Refunding,
   Refused,
   Unavailable,
 } from '../../../../../core/ports/mod.ts'
-import { fits, type Offer, parseAtomic, type Payment, type Terms, usdc } from '../../../../../core/x402/mod.ts'
+import {
+  fits,
+  type KeyMode,
+  type Offer,
+  parseAtomic,
+  type Payment,
+  type Terms,
+  usdc,
+} from '../../../../../core/x402/mod.ts'
 import { type KeySigner, keySigner } from './api_key.ts'
 import { lower, numberIn, uintIn } from '../../../lib/hex.ts'
 import type { Rpc } from '../../../lib/json_rpc.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
 import type { Reads } from '../../node/reads.ts'
 import { balanceCall } from '../../node/token.ts'
+import { childLeft, childName, childrenIn } from './child_calls.ts'
+import { childChannel, type ChildKeys, childOfState, type StoredChild } from './child_keys.ts'
 import type { ChannelDeposits } from '../deposits.ts'
 import type { ChannelDigests } from '../digests.ts'
 import type { KeyCalls } from './calls.ts'
@@ -33,6 +46,7 @@ export type ChannelKeysContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly states: ChannelStates
   readonly index: KeyIndex
+  readonly children: ChildKeys
   readonly calls: KeyCalls
   readonly channels: KeyedChannels
   readonly deposits: ChannelDeposits
@@ -49,19 +63,22 @@ export type ChannelKeysConfig = {
 
 type Depositing = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature'> & { readonly deposit: Deposit }
 
+/** Each is in the record of its channel. */
+const MAX_CHILDREN = 16
+
 /** A key that was opened, with its signer. */
 type Opened = OpenedKey & { readonly signer: KeySigner }
 
 export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConfig): ChainKeys {
-  const { rpc, reads, states, index, calls, channels, deposits, refunds, digests } = context
+  const { rpc, reads, states, index, children, calls, channels, deposits, refunds, digests } = context
   const { network, asset, mode, lagSeconds } = config
 
-  async function open(seed: Uint8Array): Promise<Opened> {
+  async function open(seed: Uint8Array, { isChild } = { isChild: false }): Promise<Opened> {
     const signer = await keySigner(seed)
     const end = () => {
       if (!calls.isSigning(signer)) signer.close()
     }
-    return { address: signer.address, signer, end }
+    return { address: signer.address, isChild, signer, end }
   }
 
   /** The channels of an address, oldest first. */
@@ -73,6 +90,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
 
   async function pay(key: OpenedKey, order: KeyOrder, at: CallOptions): Promise<KeyPayment | undefined> {
     const offer = order.offers.find(isOurs)
+    if (key.isChild) return offer && (await payAsChild(key.address, { order, offer }, at))
     const found = await statesOf(key.address, at.now)
     const price = parseAtomic(offer?.amount ?? '0') ?? 0n
     const state = found.find((each) => calls.available(each, at.now) >= price) ?? found[0]
@@ -82,16 +100,30 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     return { kind: 'payment', payment: channels.payment({ offer, config: state.config, signer }, named), offer }
   }
 
+  /** The voucher of a child's calls was signed with its cap, so nothing is signed with its key. */
+  async function payAsChild(
+    address: string,
+    { order, offer }: { readonly order: KeyOrder; readonly offer: Offer },
+    { now }: CallOptions,
+  ): Promise<KeyPayment | undefined> {
+    const child = await children.find(address, now)
+    const state = child && (await states.get(child.channelId, now))
+    if (!state || childLeft(state, childName(address), now) === undefined) return undefined
+    const named = { name: `${childName(address)}/${order.name}`, isLate: false, until: order.until }
+    return { kind: 'payment', payment: channels.payment({ offer, config: state.config }, named), offer }
+  }
+
   async function payAgain(
     key: OpenedKey,
     { key: authorization, offer }: { readonly key: string; readonly offer: Offer },
     { now }: CallOptions,
   ): Promise<KeyPayment | undefined> {
     const call = channels.callOf(network, authorization)
-    const state = call?.name.startsWith('key/') ? await states.get(call.channelId, now) : undefined
-    if (!call || state?.config.payerAuthorizer !== key.address) return undefined
+    const isOwn = call?.name.startsWith(key.isChild ? `${childName(key.address)}/` : 'key/')
+    const state = call && isOwn ? await states.get(call.channelId, now) : undefined
+    if (!call || !state || (!key.isChild && state.config.payerAuthorizer !== key.address)) return undefined
     const named = { name: call.name, isLate: false, until: now }
-    const paying = { offer, config: state.config, signer: (key as Opened).signer }
+    const paying = { offer, config: state.config, ...(!key.isChild && { signer: (key as Opened).signer }) }
     return { kind: 'payment', payment: channels.payment(paying, named), offer }
   }
 
@@ -160,26 +192,78 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     return refusedChannel('PAYMENT_INVALID', 'key', text)
   }
 
-  async function close(key: OpenedKey, only: string | undefined, at: CallOptions): Promise<Refunding | undefined> {
-    if (only !== undefined && only !== network) return undefined
-    const found = await statesOf(key.address, at.now)
+  async function close({ address, payer }: KeyClosing, at: CallOptions): Promise<Refunding | undefined> {
+    const all = await statesOf(address, at.now)
+    const found = payer === undefined ? all : all.filter((state) => state.config.payer === lower(payer))
     const state = found.find(({ balance, charged }) => balance > charged) ?? found[0]
     if (!state) return undefined
+    await calls.endChildren(state.channelId, at.now)
     const { channelId, config: channel, charged } = state
     const request = { kind: 'refund', config: channel, channelId, ceiling: charged, signature: '0x' } as const
     const ours = { ...request, key: '', fundedBy: '', amount: undefined }
-    // The key itself was shown, so nobody else has asked.
+    // The key or its wallet was shown, so nobody else has asked.
     return await refunds.refund(ours, { ...at, isFree: async () => true, isFrom: async () => true })
+  }
+
+  /** The record comes before the reservation: one that nobody knows would hold money for its whole life. */
+  async function lend(key: OpenedKey, lending: Lending, at: CallOptions): Promise<Lent | undefined> {
+    const found = await statesOf(key.address, at.now)
+    const state = found.find((each) => calls.available(each, at.now) >= lending.cap) ?? found[0]
+    if (!state) return undefined
+    if (childrenIn(state, at.now).length >= MAX_CHILDREN)
+      return refusedChannel('PAYMENT_INVALID', 'children', `a key has at most ${MAX_CHILDREN} children at once`)
+    const { channelId, config: channel } = state
+    const lent = { ...lending, address: lower(lending.address), lender: lower(key.address), channelId }
+    const child: StoredChild = { ...lent, cap: String(lending.cap) }
+    if (!(await children.add(child, at.now))) return unavailable('a child key of this address exists')
+    const call = {
+      channelId,
+      config: channel,
+      name: childName(child.address),
+      price: lending.cap,
+      until: lending.until,
+    }
+    const { signer } = key as Opened
+    const reserved = await calls.secure({ ...call, isLate: false, signer }, at)
+    if (reserved.kind !== 'secured') return reserved
+    return { kind: 'lent', child: childOfState(child, await states.get(channelId, at.now), at.now) }
+  }
+
+  async function withState(child: StoredChild, now: number): Promise<ChildKey> {
+    return childOfState(child, await states.get(child.channelId, now), now)
+  }
+
+  /** The channels of a key; that of a child is its cap. */
+  async function channelsOf(address: string, now: number): Promise<readonly KeyChannel[]> {
+    const own = await statesOf(address, now)
+    const child = own.length > 0 ? undefined : await children.find(address, now)
+    const state = child && (await states.get(child.channelId, now))
+    if (!child || !state) return own.map((each) => channelOf(each, now))
+    return [childChannel(childOfState(child, state, now), channelOf(state, now))]
   }
 
   return {
     modes: [mode],
     open,
+    lend,
+    async child(address, { now }) {
+      const child = await children.find(lower(address), now)
+      return child && (await withState(child, now))
+    },
+    async children(address, { now }) {
+      const found = await children.list(lower(address), { now, limit: 100 })
+      return await Promise.all(found.map((child) => withState(child, now)))
+    },
+    async revoke(lender, address, { now }) {
+      const child = await children.find(lower(address), now)
+      if (child?.lender !== lower(lender)) return false
+      return await calls.endChildren(child.channelId, now, childName(child.address))
+    },
     pay,
     payAgain,
     deposit,
     close,
-    channels: async (address, { now }) => (await statesOf(address, now)).map((state) => channelOf(state, now)),
+    channels: async (address, { now }) => await channelsOf(address, now),
     async release(authorization, now) {
       const call = channels.callOf(network, authorization)
       if (call) await calls.release(call.channelId, call.name, now)

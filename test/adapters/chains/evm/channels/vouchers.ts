@@ -8,9 +8,9 @@ import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
 import { type ChannelCosts, channelCosts } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
-import { privateKeyOf } from '../../../../../adapters/chains/evm/channels/keys/api_key.ts'
+import { childKeys } from '../../../../../adapters/chains/evm/channels/keys/child_keys.ts'
 import { keyCalls } from '../../../../../adapters/chains/evm/channels/keys/calls.ts'
-import { keyIndex, keySalt } from '../../../../../adapters/chains/evm/channels/keys/key_index.ts'
+import { keyIndex } from '../../../../../adapters/chains/evm/channels/keys/key_index.ts'
 import { keyedChannels } from '../../../../../adapters/chains/evm/channels/keys/keyed.ts'
 import { channelKeys } from '../../../../../adapters/chains/evm/channels/keys/mod.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/state.ts'
@@ -19,10 +19,11 @@ import type { Reads } from '../../../../../adapters/chains/evm/node/reads.ts'
 import type { Rpc } from '../../../../../adapters/chains/lib/json_rpc.ts'
 import type { ChainLog, ContractCall } from '../../../../../adapters/chains/evm/node/token.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/lib/hex.ts'
+import { keySalt, privateKeyOf } from '../../../../../core/x402/api_key.ts'
 import { batchSettlementAbi, ERC3009_COLLECTOR } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../../../core/mod.ts'
 
-const NETWORK = 'eip155:84532'
+export const NETWORK = 'eip155:84532'
 const CHAIN_ID = 84_532
 const [ASSET, PAY_TO] = ['1', '2'].map((digit) => `0x${digit.repeat(40)}`) as [Hex, Hex]
 const { address, sign } = privateKeyToAccount(`0x${'5'.repeat(64)}`)
@@ -122,6 +123,7 @@ export function voucherChain(
       reads: reads as Pick<Reads, 'view'>,
       rpc: rpc as unknown as Pick<Rpc, 'request'>,
       index,
+      children: childKeys(storage, { network: NETWORK, seller: lower(AUTHORIZER.address) }),
       calls,
       channels: keyed,
       deposits,

@@ -1,13 +1,9 @@
 /** The key pair that an API key stands for. */
+import { privateKeyOf } from '../../../../../../core/x402/api_key.ts'
 import { expect, test } from 'bun:test'
 import { recoverAddress } from 'viem'
 import { privateKeyToAddress } from 'viem/accounts'
-import {
-  keySigner,
-  nativeCurve,
-  portableCurve,
-  privateKeyOf,
-} from '../../../../../../adapters/chains/evm/channels/keys/api_key.ts'
+import { keySigner, nativeCurve, portableCurve } from '../../../../../../adapters/chains/evm/channels/keys/api_key.ts'
 
 const SEED = new Uint8Array(32).fill(0x22)
 const ADDRESS = '0x8c554bff75f09dbce04172ba998db432c049ee22'

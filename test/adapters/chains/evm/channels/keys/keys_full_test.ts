@@ -2,8 +2,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { privateKeyOf } from '../../../../../../adapters/chains/evm/channels/keys/api_key.ts'
-import { keySalt } from '../../../../../../adapters/chains/evm/channels/keys/key_index.ts'
 import { evmChain } from '../../../../../../adapters/chains/evm/mod.ts'
 import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease.ts'
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
@@ -11,7 +9,7 @@ import { systemClock } from '../../../../../../adapters/local.ts'
 import { memoryStorage } from '../../../../../../adapters/storage/memory.ts'
 import type { ChainKeys } from '../../../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../../../core/mod.ts'
-import { keyText } from '../../../../../../core/identity/key_text.ts'
+import { keySalt, keyText, privateKeyOf } from '../../../../../../core/x402/api_key.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../../core/x402/offer.ts'
 import { scriptedChat, wholeAnswer } from '../../../../../fakes/chat.ts'
@@ -104,9 +102,9 @@ describe('API keys on a node', () => {
     expect(identity).toMatchObject({ kind: 'known', payer: payer.address, signer: key.address })
     expect(await channelsOf(keys, seed)).toMatchObject([{ reserved: PRICE, available: DEPOSIT - PRICE }])
     const opened = await keys.open(seed)
-    expect(await keys.close(opened, undefined, at())).toMatchObject({ kind: 'refused' })
+    expect(await keys.close(opened, at())).toMatchObject({ kind: 'refused' })
     expect(await settle()).toMatchObject({ kind: 'settled', receipt: { amount: '321' } })
-    expect(await keys.close(opened, undefined, at())).toMatchObject({ kind: 'refunded' })
+    expect(await keys.close(opened, at())).toMatchObject({ kind: 'refunded' })
     opened.end()
     expect(await node.balanceOf(payer.address)).toBe(DEPOSIT * 2n - 321n)
     expect(await node.balanceOf(payTo)).toBe(321n)

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import fc from 'fast-check'
 import { ApiError } from '../../../core/http/errors.ts'
-import { crc32, KEY_PATTERN, keyText, readKey } from '../../../core/identity/key_text.ts'
+import { crc32, KEY_PATTERN, keyText, readKey } from '../../../core/x402/api_key.ts'
 import { bringsKey, KEY_HEADERS, presentedKey, refuseKeyInQuery } from '../../../core/identity/presented_key.ts'
 
 const VECTOR = 'sk-fbx-t185paEWcHsaLCYRbPIpw4jhcJNV56UuFl5TIPa3K9PAw3BF4je'

@@ -1,19 +1,26 @@
 /**
- * The text of an API key: `sk-fbx-`, its mode, a version, the seed in base62 and a checksum. The seed is no private key
- * of any wallet: the key that signs is derived from it.
+ * API keys that pay from a channel of `batch-settlement`: their text, which is `sk-fbx-`, a letter, a version, the seed
+ * in base62 and a checksum, and what follows from a seed (contract 23.1).
  */
+import { hkdf } from '@noble/hashes/hkdf'
+import { sha256 } from '@noble/hashes/sha256'
+import { keccak_256 } from '@noble/hashes/sha3'
+import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 
-import type { KeyMode } from '../ports/mod.ts'
+/** `test` for keys of test networks, `live` for keys of real money. */
+export type KeyMode = 'test' | 'live'
 
-/** What a text is: no key at all, a key that was mistyped, or a key. Whoever has the seed wipes it. */
+/** A text that was read as a key. Whoever gets the seed wipes it. */
 export type KeyText =
   | { readonly kind: 'none' }
   | { readonly kind: 'mistyped' }
   | { readonly kind: 'key'; readonly mode: KeyMode; readonly seed: Uint8Array }
+  /** A key that spends a part of another one's deposit. */
+  | { readonly kind: 'child'; readonly seed: Uint8Array }
 
 export const KEY_PREFIX = 'sk-fbx-'
 /** A key anywhere in a text. */
-export const KEY_PATTERN = /\bsk-fbx-[tl]1[0-9A-Za-z]{49}\b/
+export const KEY_PATTERN = /\bsk-fbx-[tlc]1[0-9A-Za-z]{49}\b/
 export const SEED_BYTES = 32
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -21,8 +28,8 @@ const BASE = BigInt(DIGITS.length)
 const VERSION = '1'
 const SEED_DIGITS = 43
 const CHECK_DIGITS = 6
-const LETTERS: Readonly<Record<KeyMode, string>> = { test: 't', live: 'l' }
-const WHOLE = new RegExp(`^${KEY_PREFIX}[tl]${VERSION}[0-9A-Za-z]{${SEED_DIGITS + CHECK_DIGITS}}$`)
+const LETTERS = { test: 't', live: 'l', child: 'c' } as const satisfies Record<KeyMode | 'child', string>
+const WHOLE = new RegExp(`^${KEY_PREFIX}[tlc]${VERSION}[0-9A-Za-z]{${SEED_DIGITS + CHECK_DIGITS}}$`)
 
 /**
  * Writes a key for a seed of 32 random bytes. Throws RangeError for a seed of another length.
@@ -30,7 +37,7 @@ const WHOLE = new RegExp(`^${KEY_PREFIX}[tl]${VERSION}[0-9A-Za-z]{${SEED_DIGITS 
  * @example
  * const key = keyText(crypto.getRandomValues(new Uint8Array(32)), 'test')
  */
-export function keyText(seed: Uint8Array, mode: KeyMode): string {
+export function keyText(seed: Uint8Array, mode: KeyMode | 'child'): string {
   if (seed.length !== SEED_BYTES) throw new RangeError(`the seed has ${seed.length} bytes; it must have ${SEED_BYTES}`)
   const unchecked = `${KEY_PREFIX}${LETTERS[mode]}${VERSION}${base62(numberOf(seed), SEED_DIGITS)}`
   return unchecked + checksum(unchecked)
@@ -45,8 +52,9 @@ export function readKey(text: string): KeyText {
   let number = 0n
   for (const digit of text.slice(end - SEED_DIGITS, end)) number = number * BASE + BigInt(DIGITS.indexOf(digit))
   if (number >> BigInt(8 * SEED_BYTES) > 0n) return { kind: 'mistyped' }
-  const mode = text[KEY_PREFIX.length] === LETTERS.live ? 'live' : 'test'
-  return { kind: 'key', mode, seed: bytesOf(number) }
+  const letter = text[KEY_PREFIX.length]
+  if (letter === LETTERS.child) return { kind: 'child', seed: bytesOf(number) }
+  return { kind: 'key', mode: letter === LETTERS.live ? 'live' : 'test', seed: bytesOf(number) }
 }
 
 function numberOf(bytes: Uint8Array): bigint {
@@ -78,3 +86,18 @@ export function crc32(text: string): number {
   }
   return (crc ^ 0xffffffff) >>> 0
 }
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
+const INFO = 'farebox api key v1'
+
+/** The private key of a seed, 32 bytes. A wallet's key used as a seed gives another address, which owns nothing. */
+export function privateKeyOf(seed: Uint8Array): Uint8Array {
+  const wide = hkdf(sha256, seed, new Uint8Array(0), utf8ToBytes(INFO), 48)
+  const key = (BigInt(`0x${bytesToHex(wide)}`) % (ORDER - 1n)) + 1n
+  wide.fill(0)
+  return hexToBytes(key.toString(16).padStart(64, '0'))
+}
+
+/** The salt of the channel of a key, by the key's address in hex: with the payer known, its id follows. */
+export const keySalt = (address: `0x${string}`): `0x${string}` =>
+  `0x${bytesToHex(keccak_256(concatBytes(utf8ToBytes('farebox key v1'), hexToBytes(address.slice(2)))))}`

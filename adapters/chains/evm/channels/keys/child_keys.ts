@@ -1,0 +1,74 @@
+/** Records of child keys: whose cap they spend, what they may buy, and until when (contract 23.14). */
+import type { ChildKey, KeyChannel } from '../../../../../core/ports/mod.ts'
+import type { Json } from '../../../../../core/lib/mod.ts'
+import { usdc } from '../../../../../core/x402/mod.ts'
+import type { Hex } from '../../../lib/hex.ts'
+import { childLeft, childName, childOpen } from './child_calls.ts'
+import type { ChannelState, ChannelStorage } from '../state.ts'
+
+const KIND = 'channel_child_key'
+/** Ended children are listed for a while. */
+const ENDED_MS = 30 * 86_400_000
+
+/** A child as it is stored. `lender` is the address of its parent. */
+export type StoredChild = Pick<ChildKey, 'address' | 'name' | 'models' | 'perMinute' | 'until'> & {
+  readonly lender: Hex
+  readonly channelId: Hex
+  /** In base units. */
+  readonly cap: string
+}
+
+export function childKeys(
+  storage: ChannelStorage,
+  { network, seller }: { readonly network: string; readonly seller: Hex },
+) {
+  const idOf = (address: string) => `${network}/${seller}/${address}`
+
+  async function find(address: string, now: number): Promise<StoredChild | undefined> {
+    const record = await storage.getRecord(KIND, idOf(address), now)
+    return record && childIn(record.data)
+  }
+
+  /** Stores a child before its cap is reserved: a reservation that nobody knows would hold money for its whole life. */
+  async function add(child: StoredChild, now: number): Promise<boolean> {
+    const data = { version: 1, data: child } as unknown as Json
+    const record = { kind: KIND, id: idOf(child.address), owner: idOf(child.lender), data }
+    return await storage.putRecord({ ...record, expiresAt: child.until + ENDED_MS }, now)
+  }
+
+  async function list(lender: string, { now, limit }: { readonly now: number; readonly limit: number }) {
+    const records = await storage.listRecords(KIND, idOf(lender), { now, limit })
+    return records.map(({ data }) => childIn(data))
+  }
+
+  return { find, add, list }
+}
+
+export type ChildKeys = ReturnType<typeof childKeys>
+
+/** A child with what it has left. Absent from the channel, it was revoked, or never got its cap. */
+export function childOfState(child: StoredChild, state: ChannelState | undefined, now: number): ChildKey {
+  const { address, name, models, perMinute, until, cap } = child
+  const left = state && childLeft(state, childName(address), now)
+  const reserved = state && left !== undefined ? childOpen(state, childName(address), now) : 0n
+  const ended = until > now ? 'revoked' : 'expired'
+  const status = left === undefined ? ended : 'active'
+  const amounts = { cap: usdc(BigInt(cap)), reserved: usdc(reserved), available: usdc(left ?? 0n) }
+  const charged = left === undefined ? {} : { charged: usdc(BigInt(cap) - reserved - left) }
+  return { address, name, models, perMinute, until, status, ...amounts, ...charged }
+}
+
+/** The balance of a child in the shape of that of a key: its cap is what was deposited for it. */
+export function childChannel(
+  { cap, reserved, available, charged = usdc(0n) }: ChildKey,
+  { network, channelId, payer }: Pick<KeyChannel, 'network' | 'channelId' | 'payer'>,
+): KeyChannel {
+  const none = usdc(0n)
+  return { network, channelId, payer, deposited: cap, charged, claimed: none, reserved, withdrawing: none, available }
+}
+
+function childIn(stored: Json): StoredChild {
+  const { version, data } = stored as unknown as { readonly version: number; readonly data: StoredChild }
+  if (version !== 1) throw new Error(`a child key has version ${version}; this program reads version 1`)
+  return data
+}

@@ -1,0 +1,136 @@
+/** Child keys: what they may spend and buy, and that the deposit covers all of them together. */
+import { describe, expect, test } from 'bun:test'
+import { KEY_PATTERN } from '../../../core/x402/api_key.ts'
+import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
+import { door, FOX, GENERATIONS } from '../../kit.ts'
+import { CHARGE, KEY, QUOTE, selling } from './keys_kit.ts'
+import { HELLO, SKY, STREAM } from './stream_kit.ts'
+
+const KEYS = '/api/v1/keys'
+const as = (key: string) => ({ headers: { authorization: `Bearer ${key}` } })
+type Subject = Awaited<ReturnType<typeof selling>>
+
+async function lend({ ask }: Pick<Subject, 'ask'>, order: object, key = KEY) {
+  const response = await ask({ name: 'Ada', ...order }, { path: KEYS, ...as(key) })
+  const body = (await response.json()) as Record<string, unknown>
+  return { status: response.status, body, key: String(body.key) }
+}
+
+describe('a child key', () => {
+  test('spends its cap and no more, and what it is not charged stays in its cap (contract 23.14)', async () => {
+    const subject = await selling()
+    const { status, body, key } = await lend(subject, { cap: '0.003' })
+    expect([status, body]).toMatchObject([200, { object: 'key.child', name: 'Ada', status: 'active', cap: '0.003000' }])
+    expect(key).toMatch(KEY_PATTERN)
+    expect(key.startsWith('sk-fbx-c1')).toBe(true)
+    expect(await subject.channel()).toMatchObject({ reserved: 3_000n, available: 97_000n })
+    const first = await subject.ask(SKY, as(key))
+    expect([first.status, first.headers.get('x-payment-charged')]).toEqual([200, '0.001017'])
+    // Not what its parent has.
+    expect(first.headers.get('x-payment-balance')).toBe('0.001983')
+    const second = await subject.ask(SKY, as(key))
+    expect([second.status, (await second.json()).error.message]).toEqual([
+      402,
+      expect.stringContaining('the child key has 0.001983 USDC left of its cap, and the call may cost 0.002000 USDC'),
+    ])
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 1_983n, available: 97_000n })
+  })
+
+  test('streams, buys pictures, polls by itself, and not what its parent or another child bought (contract 23.14)', async () => {
+    const subject = await selling(async () => streamAnswer(HELLO))
+    const [one, other] = [await lend(subject, { cap: '0.04' }), await lend(subject, { cap: '0.01' })]
+    expect(await (await subject.ask(STREAM, as(one.key))).text()).toContain(': x-payment-charged 0.001017\n')
+    expect((await subject.ask(FOX, { path: GENERATIONS, ...as(one.key) })).status).toBe(200)
+    const call = (await subject.calls()).find(({ endpoint }) => endpoint.startsWith('images'))
+    const poll = (key: string) => subject.ask(undefined, { path: `${GENERATIONS}/${call?.id}`, ...as(key) })
+    expect((await poll(one.key)).status).toBe(200)
+    expect((await poll(other.key)).status).toBe(403)
+    expect((await poll(KEY)).status).toBe(403)
+  })
+
+  test('of a failed call gets its price back (contract 23.14)', async () => {
+    const subject = await selling(async () => {
+      throw new Error('the vendor is down')
+    })
+    const { key } = await lend(subject, { cap: '0.002' })
+    expect((await subject.ask(SKY, as(key))).status).toBeGreaterThanOrEqual(500)
+    const { data } = (await (await subject.ask(undefined, { path: '/v1/key', ...as(key) })).json()) as any
+    expect(data).toMatchObject({ limit: 0.002, limit_remaining: 0.002, usage: 0 })
+  })
+
+  test('and its parent and siblings never spend more than the deposit together (contract 23.14)', async () => {
+    const ready = door()
+    const script = async () => (await ready.passed, wholeAnswer())
+    const subject = await selling(script, { balance: QUOTE * 12n })
+    const [one, other] = [await lend(subject, { cap: '0.006' }), await lend(subject, { cap: '0.006' })]
+    expect((await lend(subject, { cap: '0.0121' })).status).toBe(402)
+    let refused = 0
+    const keys = [KEY, one.key, other.key]
+    const all = Array.from({ length: 48 }, async (_, i) => {
+      const response = await subject.ask(SKY, as(keys[i % 3] ?? ''))
+      if (response.status === 402 && ++refused === 36) ready.open()
+      return response.status
+    })
+    expect((await Promise.all(all)).filter((status) => status === 200)).toHaveLength(12)
+    const channel = await subject.channel()
+    expect(channel).toMatchObject({ charged: CHARGE * 12n, reserved: 12_000n - CHARGE * 6n })
+    expect((await subject.calls()).reduce((sum, { charge }) => sum + (charge ?? 0n), 0n)).toBe(CHARGE * 12n)
+  })
+
+  test('buys the models of its list, as often a minute as its parent says, until it ends (contract 23.15)', async () => {
+    const subject = await selling()
+    const { key } = await lend(subject, { cap: '0.05', models: [SKY.model], per_minute: 2 })
+    const other = await subject.ask({ ...SKY, model: 'vendor-a/chat-5.4-nano' }, as(key))
+    expect([other.status, (await other.json()).error.message]).toEqual([
+      403,
+      expect.stringContaining(`${SKY.model} only`),
+    ])
+    expect((await subject.ask(SKY, as(key))).status).toBe(200)
+    expect((await subject.ask(SKY, as(key))).status).toBe(200)
+    const third = await subject.ask(SKY, as(key))
+    expect([third.status, Number(third.headers.get('retry-after')) > 0]).toEqual([429, true])
+    await subject.clock.advance(31 * 86_400_000)
+    expect((await subject.ask(SKY, as(key))).status).toBe(401)
+  })
+
+  test('is revoked by its parent, whose money is free again; a stranger revokes nothing (contract 23.16)', async () => {
+    const subject = await selling()
+    const { key, body } = await lend(subject, { cap: '0.05' })
+    const revoke = (by: string) => subject.ask({}, { path: `${KEYS}/${body.address}/revoke`, ...as(by) })
+    expect((await revoke(key)).status).toBe(403)
+    expect((await revoke(KEY)).status).toBe(200)
+    expect((await revoke(KEY)).status).toBe(404)
+    expect((await subject.ask(SKY, as(key))).status).toBe(401)
+    expect(await subject.channel()).toMatchObject({ reserved: 0n, available: 100_000n })
+    const { data } = (await (await subject.ask(undefined, { path: KEYS })).json()) as any
+    expect(data).toMatchObject([{ address: body.address, name: 'Ada', status: 'revoked', charged: null }])
+  })
+
+  test('lends nothing on, closes nothing, and ends when its parent is closed (contract 23.16)', async () => {
+    const subject = await selling()
+    const { key } = await lend(subject, { cap: '0.05' })
+    expect((await lend(subject, { cap: '0.01' }, key)).status).toBe(403)
+    expect((await subject.ask(undefined, { path: KEYS, ...as(key) })).status).toBe(403)
+    expect((await subject.ask({}, { path: `${KEYS}/close`, ...as(key) })).status).toBe(401)
+    expect((await subject.ask({}, { path: `${KEYS}/close` })).status).toBe(200)
+    expect(subject.refunded).toEqual([100_000n])
+    expect((await subject.ask(SKY, as(key))).status).toBe(401)
+  })
+
+  test('is asked for within limits that name the field (contract 23.14)', async () => {
+    const subject = await selling()
+    const wrong = [
+      { cap: '0' },
+      { cap: 'all' },
+      { cap: '1', expires_at: 1 },
+      { cap: '1', per_minute: 0 },
+      { name: '', cap: '1' },
+    ]
+    for (const order of wrong) expect((await lend(subject, order)).status).toBe(400)
+    for (let child = 0; child < 16; child++) expect((await lend(subject, { cap: '0.000001' })).status).toBe(200)
+    expect(await lend(subject, { cap: '0.000001' })).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('at most 16 children') },
+    })
+  })
+})

@@ -1,0 +1,63 @@
+/** A gateway that sells to API keys, with a channel in memory. */
+import { expect } from 'bun:test'
+import { type Hex, recoverMessageAddress } from 'viem'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
+import { keyText } from '../../../core/x402/api_key.ts'
+import { FREE, keyBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { decodeHeader } from '../../kit.ts'
+import { COMPLETIONS, SKY, table } from './stream_kit.ts'
+
+export const QUOTE = 2_000n
+/** 10 tokens in, 2 out, and the fee. */
+export const CHARGE = 1_017n
+export const SEED = new Uint8Array(32).fill(0x22)
+export const KEY = keyText(SEED, 'test')
+export const HTTPS = 'https://gateway.example'
+
+type Selling = { readonly balance?: bigint; readonly storage?: Storage; readonly takesKeys?: boolean }
+
+/** A gateway that takes keys, and a key whose channel has this balance. */
+export async function selling(
+  script?: Parameters<typeof table>[0],
+  { balance = 100_000n, storage = memoryStorage(), takesKeys = true }: Selling = {},
+) {
+  const views = () => [[balance, 0n], [0n, 0n], [0n]]
+  const refunded: bigint[] = []
+  const good = voucherChain(storage, refunded, views, () => 'mined', FREE, takesKeys)
+  const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []
+  const open: ChainKeys['open'] = async (seed, as) => {
+    const key = await (good.apiKeys as ChainKeys).open(seed, as)
+    opened.push({ seed, key })
+    return key
+  }
+  const hasSigned = async ({ wallet, message, signature }: { wallet: string; message: string; signature: string }) =>
+    (await recoverMessageAddress({ message, signature: signature as Hex })) === wallet ? wallet : undefined
+  const chain = { ...good, hasSigned, ...(good.apiKeys && { apiKeys: { ...good.apiKeys, open } }) }
+  const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
+  const subject = await table(script, { ports: { storage, chain, random } })
+  const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
+  const buyer = keyBuyer(SEED, challenge.accepts[0] as Offer)
+  const at = { now: subject.clock.now(), signal: AbortSignal.timeout(10_000) }
+  if (takesKeys)
+    expect(await chain.apiKeys?.deposit(await buyer.deposit(balance), at)).toMatchObject({ kind: 'deposited' })
+  const ask = async (
+    body: unknown,
+    {
+      path = COMPLETIONS,
+      headers = { authorization: `Bearer ${KEY}` } as Record<string, string>,
+      on = subject.gateway as Gateway,
+    } = {},
+  ): Promise<Response> =>
+    await on.fetch(
+      new Request(HTTPS + path, {
+        method: body === undefined ? 'GET' : 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      }),
+      { ip: '192.0.2.1' },
+    )
+  const channel = async () => (await chain.apiKeys?.channels(buyer.key.address, at))?.[0]
+  const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
+  return { ...subject, storage, chain, buyer, opened, refunded, ask, channel, calls }
+}
