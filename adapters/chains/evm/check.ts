@@ -2,7 +2,7 @@ import { BATCH_SETTLEMENT } from './node/x402_contracts.ts'
 import { decodeAbiParameters } from 'viem'
 import { addressProblem, ZERO_ADDRESS } from './node/address.ts'
 import { type Domain, domainSeparator } from './exact/eip3009.ts'
-import type { CheckResult } from '../lib/results.ts'
+import { type CheckResult, checkedTwice } from '../lib/results.ts'
 import { MULTICALL, SEPARATOR_CALL, stateCall } from './node/token.ts'
 import { codeProblem } from './node/gas.ts'
 import { isRevert } from './node/reads.ts'
@@ -32,20 +32,13 @@ export type CheckConfig = {
 }
 
 /**
- * Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request; what it
- * finds wrong is asked once more, because a wrong answer stops a start and one node behind a balancer may be broken.
+ * Reads everything that a misconfigured gateway would otherwise find out by losing money. One HTTP request, or
+ * two if something is wrong.
  */
 export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
-  const first = await checkOnce(rpc, config)
-  if (first.kind !== 'wrong') return first
-  const again = await checkOnce(rpc, config)
-  if (again.kind !== 'wrong') return again
-  const problems = again.problems.filter((problem) => first.problems.includes(problem))
-  if (problems.length > 0) return { kind: 'wrong', problems }
-  const reason = `the node does not repeat its answers: ${[...first.problems, ...again.problems].join('; ')}`
-  return { kind: 'unavailable', reason }
+  return await checkedTwice(() => checkOnce(rpc, config))
 }
 
 async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {

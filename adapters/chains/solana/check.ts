@@ -1,6 +1,6 @@
 import type { Address } from '@solana/kit'
 import type { Rpc } from '../lib/json_rpc.ts'
-import type { CheckResult } from '../lib/results.ts'
+import { type CheckResult, checkedTwice } from '../lib/results.ts'
 import { TOKEN, TOKEN_2022, tokenAccount } from './exact/payload.ts'
 import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './node/reads.ts'
 import { nodeProblem } from './exact/verify.ts'
@@ -21,18 +21,21 @@ const SYSTEM = '11111111111111111111111111111111'
 const NEVER = '1'.repeat(64) // 64 zero bytes, never a valid signature
 
 /** Reads everything that a misconfigured gateway would otherwise find out by losing money or payments. */
-export async function checkSolana(
-  { rpc, reads }: { rpc: Rpc; reads: SolanaReads },
-  config: CheckConfig,
-  now: number,
-): Promise<CheckResult> {
+export async function checkSolana(node: Node, config: CheckConfig, now: number): Promise<CheckResult> {
   const [mint, payTo] = [parseAddress(config.mint), parseAddress(config.payTo)]
   if (!mint || !payTo)
     return {
       kind: 'wrong',
       problems: [...addressProblem('mint', config.mint), ...addressProblem('pay_to', config.payTo)],
     }
-  const { network, feePayers } = config
+  return await checkedTwice(() => checkOnce(node, { ...config, now, mint, payTo }))
+}
+
+type Node = { readonly rpc: Rpc; readonly reads: SolanaReads }
+type Round = CheckConfig & { readonly now: number; readonly mint: Address; readonly payTo: Address }
+
+async function checkOnce({ rpc, reads }: Node, config: Round): Promise<CheckResult> {
+  const { network, feePayers, mint, payTo, now } = config
   const payToProblems = config.feePayers.flatMap((feePayer, i) =>
     feePayer === payTo ? [`pay_to: must not be the account of fee_payer_keys.${i}, which only pays fees`] : [],
   )

@@ -129,6 +129,27 @@ describe('check()', () => {
     if (checked.kind === 'wrong') expect(checked.problems.some((problem) => problem.startsWith(setting))).toBe(true)
   })
 
+  const once = (answer: (truth: unknown) => unknown) => {
+    let rounds = 0
+    return (truth: unknown) => (rounds++ === 0 ? answer(truth) : truth)
+  }
+  test.each<readonly [string, string, (truth: unknown) => unknown]>([
+    ['another cluster', 'getGenesisHash', () => '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'.padEnd(44, '1')],
+    ['a mint of nine decimals', 'getMultipleAccounts', bent(0, (data) => void (data[44] = 9))],
+    ['a frozen account of the recipient', 'getMultipleAccounts', bent(2, (data) => void (data[108] = 2))],
+  ])('a node that reports %s once is not taken for a wrong configuration', async (_, method, answer) => {
+    node.fakeReply(method, answer)
+    expect((await check()).kind).toBe('wrong')
+    node.fakeReply(method, once(answer))
+    expect(await check()).toEqual({ kind: 'ready', warnings: [] })
+  })
+
+  test('waits for a node that reports another problem each time', async () => {
+    const rounds = [bent(0, (data) => void (data[44] = 9)), bent(2, (data) => void (data[108] = 2))]
+    node.fakeReply('getMultipleAccounts', (truth) => rounds.shift()?.(truth) ?? truth)
+    expect(await check()).toMatchObject({ kind: 'unavailable', reason: expect.stringContaining('does not repeat') })
+  })
+
   test('waits for a node that is away, behind, keeps no history, or is none of Solana', async () => {
     node.outage(true)
     expect(await check()).toMatchObject({ kind: 'unavailable' })
