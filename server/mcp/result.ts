@@ -29,8 +29,9 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
   if (demand) {
     const fields = fieldsOf(body)
     const recovery = Object.fromEntries(RECOVERY.filter((name) => name in fields).map((name) => [name, fields[name]]))
-    const error = typeof fields.details === 'string' ? fields.details : demandText(demand)
-    const whole = { ...demand, ...(error !== undefined && { error }), ...recovery }
+    const details = typeof fields.details === 'string' ? fields.details : demandText(demand)
+    const place = isCode(demand.error) ? 'details' : 'error'
+    const whole = { ...demand, ...(details !== undefined && { [place]: details }), ...recovery }
     return {
       isError: true,
       structuredContent: whole,
@@ -48,6 +49,9 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
     ...(meta && { _meta: meta }),
   }
 }
+
+/** A scheme's code, by which its clients correct what they signed (contract 1.78). */
+const isCode = (error: unknown): boolean => typeof error === 'string' && /^[a-z0-9_]+$/.test(error)
 
 /** Says a demand in words: a model that sees nothing else can tell a person what to do. */
 function demandText({ accepts }: Readonly<Record<string, unknown>>): string | undefined {

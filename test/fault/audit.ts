@@ -1,6 +1,7 @@
 /** The books afterwards: what was delivered, what the ledger says and what the chain says have to be one story. */
 import type { Pool } from 'pg'
-import type { Hex } from 'viem'
+import { decodeFunctionData, type Hex, toHex } from 'viem'
+import { BATCH_SETTLEMENT, UPTO_PROXY, uptoProxyAbi } from '../../adapters/chains/lib/x402_contracts.ts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { AUTHORIZATION_USED } from '../server/clients/payer.ts'
@@ -146,14 +147,18 @@ export function lineOf({ payer, quote, receipt, paid }: Row): Line {
   return { transaction: transaction ?? '', payer, units: BigInt(quote), nonce }
 }
 
-/** Every Transfer to the seller, with the authorization whose event stands before it. */
+/**
+ * Every transfer of a wallet to the seller, with its nonce: of the authorization whose event stands before it, or of
+ * the signature that the proxy of `upto` was sent. What channels pay out is no wallet's.
+ */
 export async function paidOnChain({ rpcUrl, payTo }: Pick<Ledger, 'rpcUrl' | 'payTo'>): Promise<readonly Line[]> {
   const seller = `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`
   const logsOf = (topics: readonly (Hex | string | null)[]) =>
     rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [{ address: DEVNET_ASSET, fromBlock: '0x0', toBlock: 'latest', topics }])
   const [transfers, uses] = await Promise.all([logsOf([TRANSFER, null, seller]), logsOf([AUTHORIZATION_USED])])
   const left = new Set(uses)
-  return transfers.map(({ topics: [, from], data, transactionHash, logIndex }) => {
+  const ofWallets = transfers.filter(({ topics: [, from] }) => !from.endsWith(BATCH_SETTLEMENT.slice(2).toLowerCase()))
+  const lines = ofWallets.map(({ topics: [, from], data, transactionHash, logIndex }) => {
     const same = [...left].filter((use) => use.transactionHash === transactionHash && use.topics[1] === from)
     const near = same.toSorted((a, b) => distance(a.logIndex, logIndex) - distance(b.logIndex, logIndex))[0]
     if (near) left.delete(near)
@@ -161,9 +166,24 @@ export async function paidOnChain({ rpcUrl, payTo }: Pick<Ledger, 'rpcUrl' | 'pa
       transaction: transactionHash,
       payer: `0x${from.slice(26)}`,
       units: BigInt(data),
-      nonce: near?.topics[2] ?? 'no authorization',
+      nonce: near?.topics[2],
     }
   })
+  return await Promise.all(
+    lines.map(async ({ nonce, ...line }) => ({
+      ...line,
+      nonce: nonce ?? (await uptoNonceIn(rpcUrl, line.transaction)) ?? 'no authorization',
+    })),
+  )
+}
+
+/** The nonce of the Permit2 signature in a transaction to the proxy of `upto`. */
+async function uptoNonceIn(rpcUrl: string, hash: Hex): Promise<Hex | undefined> {
+  const sent = await rpc<{ to: Hex | null; input: Hex }>(rpcUrl, 'eth_getTransactionByHash', [hash])
+  if (sent.to?.toLowerCase() !== UPTO_PROXY.toLowerCase()) return undefined
+  const { functionName, args } = decodeFunctionData({ abi: uptoProxyAbi, data: sent.input })
+  const { nonce } = functionName === 'settle' ? args[0] : args[1]
+  return toHex(nonce, { size: 32 })
 }
 
 const distance = (a: Hex, b: Hex): number => Math.abs(Number(a) - Number(b))

@@ -7,8 +7,8 @@ import { type Hex, parseEther, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { type Anvil, rpc, startAnvil } from '../../server/devnet/anvil.ts'
-import contracts from '../../server/devnet/contracts.json' with { type: 'json' }
-import { DEVNET_ASSET, DEVNET_MULTICALL } from '../../server/devnet/mod.ts'
+import type { EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import { CONTRACTS, DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { postgresServer, type PostgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { wallets } from '../bench/buyers.ts'
 import { POLL_SECRET } from './buyers.ts'
@@ -44,16 +44,24 @@ export type FixtureOptions = {
   readonly talks?: string
   /** How long a silent replica keeps its work; the gateway's own default unless told. */
   readonly leaseSeconds?: number
+  /** What it sells by; `exact` unless told. */
+  readonly schemes?: readonly EvmScheme[]
 }
 
-/** One row with two relayer keys. */
-const onEvm = (payTo: Hex) => `[[gateways]]
+/** One row with two relayer keys. What channels owe is claimed in every round. */
+const onEvm = (payTo: Hex, schemes: readonly EvmScheme[]) => `[[gateways]]
 name = "fault"
 network = "eip155:84532"
 pay_to = "${payTo}"
 rpc_url_env = "RPC_URL"
 relayer_key_env = ["RELAYER_A", "RELAYER_B"]
+schemes = ${JSON.stringify(schemes)}
+${schemes.includes('batch-settlement') ? CHANNELS : ''}
 `
+const CHANNELS = `channel_key_env = "CHANNEL_KEY"
+channel_withdraw_seconds = 900
+channel_claim_above = 1
+coin_price = 0`
 
 /**
  * Both replicas greet when it resolves. What it started is in `undo`, also when it rejects: to be ended from the last
@@ -61,7 +69,7 @@ relayer_key_env = ["RELAYER_A", "RELAYER_B"]
  */
 export async function fixture(
   undo: (() => unknown)[],
-  { buyers, proxy, films, talks, leaseSeconds }: FixtureOptions,
+  { buyers, proxy, films, talks, leaseSeconds, schemes = ['exact'] }: FixtureOptions,
 ): Promise<Fixture> {
   const [position, node] = await Promise.all([
     ground(undo),
@@ -75,7 +83,7 @@ export async function fixture(
   const people = await funded(node, { keys, payTo, buyers })
 
   writeConfig(dir, {
-    gateways: onEvm(payTo),
+    gateways: onEvm(payTo, schemes),
     media,
     ...(films && { films }),
     ...(talks && { talks }),
@@ -85,6 +93,7 @@ export async function fixture(
     POLL_KEYS: POLL_SECRET,
     RELAYER_A: keys[0],
     RELAYER_B: keys[1],
+    CHANNEL_KEY: generatePrivateKey(),
     ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }),
   }
   const replicas = await pair(undo, position, (name) => ({ ...env, RPC_URL: rpc.urlOf(name) }))
@@ -137,8 +146,7 @@ async function funded(
   { url }: Anvil,
   { keys, payTo, buyers }: { keys: readonly [Hex, Hex, Hex]; payTo: Hex; buyers: number },
 ) {
-  await rpc(url, 'anvil_setCode', [DEVNET_ASSET, contracts.TestUsdc.runtime])
-  await rpc(url, 'anvil_setCode', [DEVNET_MULTICALL, contracts.Multicall.runtime])
+  for (const [address, code] of CONTRACTS) await rpc(url, 'anvil_setCode', [address, code])
   for (const key of keys) await rpc(url, 'anvil_setBalance', [privateKeyToAddress(key), toHex(parseEther('1000'))])
   return await wallets({ port: 0, rpcUrl: url, asset: DEVNET_ASSET, payTo, minterKey: keys[2] }, buyers)
 }

@@ -1,8 +1,10 @@
 /** The reckoning after a storm: what was read, the ledger and the chain have to be one story. It changes nothing. */
 import { differing } from './audit.ts'
+import { type ChannelFacts, chargedTask, channelProblems } from './channel_ledger.ts'
+import { idOf } from './payers.ts'
 import { type Task, isAfterReply } from './tasks.ts'
 
-/** Money that moved, by the nonce of its authorization. */
+/** Money that moved, by the nonce of its authorization, or by a channel and its base where a channel was charged. */
 export type Moved = {
   readonly nonce: string
   readonly payer: string
@@ -20,8 +22,11 @@ export type LedgerRow = {
 
 export type Facts = {
   readonly tasks: readonly Task[]
-  /** Everything that was paid to the seller, from the first block on. */
+  /** Everything that wallets have paid to the seller, from the first block on. */
   readonly chain: readonly Moved[]
+  /** Channels, and what they were charged. */
+  readonly channels: ChannelFacts
+  /** Without calls that channels have paid. */
   readonly ledger: readonly LedgerRow[]
   /** Wallets, in lower case, that moved their money away while answers were made. */
   readonly drained: ReadonlySet<string>
@@ -72,11 +77,15 @@ export type Reckoning = {
   readonly violations: readonly { readonly invariant: Invariant; readonly text: string }[]
 }
 
-export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: Facts): Reckoning {
+export function reckon({ tasks, chain, channels, ledger, drained, signed, uncollected }: Facts): Reckoning {
   const violations: { invariant: Invariant; text: string }[] = []
   const violate = (invariant: Invariant, text: string) => void violations.push({ invariant, text })
   const byNonce = new Map(chain.map((line) => [line.nonce, line]))
-  const movedFor = (task: Task) => task.signed.flatMap((payment) => byNonce.get(nonceOf(payment)) ?? [])
+  const charged = chargedTask(tasks, channels.charges)
+  const movedFor = (task: Task) => [
+    ...task.signed.flatMap((payment) => byNonce.get(idOf(payment)) ?? []),
+    ...channels.charges.filter((charge) => charged.get(charge) === task),
+  ]
   const gifts: { readonly task: Task; readonly count: number }[] = []
   const counts = {
     tasks: tasks.length,
@@ -107,6 +116,10 @@ export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: F
         'chargedOnce',
         `${who} was charged ${moved.length} times: ${moved.map(({ transaction }) => transaction).join(' ')}`,
       )
+    for (const { nonce, units, transaction } of moved) {
+      const most = task.signed.find((payment) => idOf(payment) === nonce)?.accepted.amount ?? '0'
+      if (units > BigInt(most)) violate('chargedOnce', `${who} signed ${most}, and ${transaction} took ${units}`)
+    }
     const spare = task.works.size - moved.length
     if (spare > 0) gifts.push({ task, count: spare })
     if (moved.length === 0 && task.works.size === 0 && task.partBytes > 0) counts.partsUnpaid++
@@ -118,7 +131,7 @@ export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: F
   }
 
   const open = new Map<string, { calls: number; units: bigint }>()
-  const payers = new Set(chain.map(({ payer }) => payer.toLowerCase()))
+  const payers = new Set([...chain, ...channels.charges].map(({ payer }) => payer.toLowerCase()))
   let [given, capped, taken] = [0n, 0n, 0n]
   for (const { task, count } of gifts) {
     const wallet = walletOf(task)
@@ -144,7 +157,7 @@ export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: F
     )
   }
 
-  for (const { nonce, payer } of chain)
+  for (const { nonce, payer } of [...chain, ...channels.charges])
     if (!signed.has(nonce)) violate('chargedOnce', `${payer} was charged by ${nonce}, which was signed for nothing`)
   const settled = ledger.filter(({ paymentStatus }) => paymentStatus === 'settled')
   const written = (line: { transaction: string; payer: string; units: bigint }) =>
@@ -153,6 +166,7 @@ export function reckon({ tasks, chain, ledger, drained, signed, uncollected }: F
     violate('trueLedger', `in the ledger, not on the chain: ${line}`)
   for (const line of differing(chain.map(written), settled.map(written)))
     violate('trueLedger', `on the chain, not in the ledger: ${line}`)
+  for (const { invariant, text } of channelProblems(channels)) violate(invariant, text)
   for (const row of ledger) {
     if (!isStuck(row)) continue
     // What a drained wallet signed can still move money until it ends: until then its settlement is rightly in doubt.
@@ -171,6 +185,5 @@ export const isStuck = ({ workStatus, paymentStatus }: Pick<LedgerRow, 'workStat
   paymentStatus === 'settling' ||
   paymentStatus === 'unresolved'
 
-export const nonceOf = ({ payload }: Task['signed'][number]): string => payload.authorization.nonce.toLowerCase()
 export const walletOf = ({ buyer }: Task): string => buyer.address.toLowerCase()
 const printed = ({ answers, poll }: Task): string => `${JSON.stringify([...answers])}${poll ? `, polling ${poll}` : ''}`

@@ -1,14 +1,25 @@
 /** A reckoning that finds nothing wrong anywhere proves nothing: each invariant is broken here by hand. */
 import { expect, test } from 'bun:test'
 import { privateKeyToAccount } from 'viem/accounts'
-import type { Payment } from '../server/clients/payer.ts'
+import { type ChannelLine, NO_CHANNELS } from './channel_ledger.ts'
+import { chargeId, idOf, type Signed } from './payers.ts'
 import { type Task, newTask, type Ware } from './tasks.ts'
-import { CAP, type Facts, INVARIANTS, type Invariant, nonceOf, reckon } from './reckoning.ts'
+import { CAP, type Facts, INVARIANTS, type Invariant, reckon } from './reckoning.ts'
 
 const PRICE = 20_000n
 const buyer = (index: number) => privateKeyToAccount(`0x${String(index + 1).padStart(64, '0')}`)
 const signature = (index: number) =>
-  ({ payload: { authorization: { nonce: `0x${index.toString(16).padStart(64, '0')}` } } }) as unknown as Payment
+  ({
+    accepted: { scheme: 'exact', amount: String(PRICE) },
+    payload: { authorization: { nonce: `0x${index.toString(16).padStart(64, '0')}` } },
+  }) as unknown as Signed
+const CHANNEL = `0x${'c'.repeat(64)}`
+/** A voucher of the channel for one call, on what the channel was charged before. */
+const voucher = (base: bigint) =>
+  ({
+    accepted: { scheme: 'batch-settlement', amount: String(PRICE) },
+    payload: { type: 'voucher', voucher: { channelId: CHANNEL, maxClaimableAmount: String(base + PRICE) } },
+  }) as unknown as Signed
 
 /** Somebody who has read one answer for one signature. */
 function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; of?: number } = {}): Task {
@@ -24,7 +35,7 @@ function served(index: number, { ware = 'stream', of = index }: { ware?: Ware; o
 /** Books in which every task is paid once. */
 function wholeLedger(tasks: readonly Task[] = [served(1), served(2), served(3, { ware: 'video' })]): Facts {
   const chain = tasks.map((task, index) => ({
-    nonce: nonceOf(task.signed[0]!),
+    nonce: idOf(task.signed[0]!),
     payer: task.buyer.address.toLowerCase(),
     units: PRICE,
     transaction: `0xt${index}`,
@@ -40,11 +51,48 @@ function wholeLedger(tasks: readonly Task[] = [served(1), served(2), served(3, {
   return {
     tasks,
     chain,
+    channels: NO_CHANNELS,
     ledger,
     drained: new Set(),
     signed: new Set(chain.map(({ nonce }) => nonce)),
     uncollected: new Map(),
   }
+}
+
+/** The same, and a channel that has paid for two calls, of which the first is claimed. */
+function withChannel(facts: Facts = wholeLedger()): Facts {
+  const tasks = [0n, 500n].map((base, index) => ({
+    ...served(20 + index, { ware: 'chat by channel', of: 20 }),
+    signed: [voucher(base)],
+  }))
+  const charge = (base: bigint) => ({
+    nonce: chargeId(CHANNEL, base),
+    payer: buyer(20).address.toLowerCase(),
+    units: 500n,
+    transaction: `call ${base}`,
+  })
+  const line: ChannelLine = {
+    id: CHANNEL,
+    record: { charged: 1_000n, claimed: 500n },
+    balance: 100_000n,
+    claimed: 500n,
+    deposits: [100_000n],
+    refunds: 0n,
+  }
+  const channels = {
+    charges: [charge(0n), charge(500n)],
+    lines: [line],
+    paidOut: 500n,
+    signed: [{ channelId: CHANNEL, amount: 100_000n }],
+    isClaimed: false,
+  }
+  const signed = new Set([...facts.signed, ...channels.charges.map(({ nonce }) => nonce)])
+  return { ...facts, tasks: [...facts.tasks, ...tasks], channels, signed }
+}
+const withLine = (change: Partial<ChannelLine>, more: Partial<Facts['channels']> = {}): Facts => {
+  const facts = withChannel()
+  const lines = facts.channels.lines.map((line) => ({ ...line, ...change }))
+  return { ...facts, channels: { ...facts.channels, lines, ...more } }
 }
 
 const broken = (facts: Facts): readonly Invariant[] => [
@@ -56,6 +104,13 @@ test('whole books have no violation, and count what they hold', () => {
   expect(violations).toEqual([])
   expect(counts).toMatchObject({ tasks: 3, whole: 3, answers: 3, transfers: 3, given: 0 })
   expect(paid).toBe(3n * PRICE)
+})
+
+test('a channel whose calls, deposits and claims agree has no violation, claimed or not', () => {
+  const { counts, violations } = reckon(withChannel())
+  expect(violations).toEqual([])
+  expect(counts).toMatchObject({ tasks: 5, answers: 5, transfers: 5, given: 0 })
+  expect(broken(withLine({ claimed: 1_000n }, { paidOut: 1_000n, isClaimed: true }))).toEqual([])
 })
 
 const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledgerRows: Facts): Facts }>> = {
@@ -102,6 +157,49 @@ const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledger
       chain: ledgerRows.chain.slice(1),
     }),
   },
+  'a channel was charged for a call that nobody ordered': {
+    breaks: 'chargedOnce',
+    spoil: (ledgerRows) => ({ ...withChannel(ledgerRows), signed: ledgerRows.signed }),
+  },
+  'a channel was charged more than its voucher allows': {
+    breaks: 'chargedOnce',
+    spoil(ledgerRows) {
+      const { channels, ...facts } = withChannel(ledgerRows)
+      const [first, ...charges] = channels.charges.map((charge) => ({ ...charge }))
+      const lines = channels.lines.map((line) => ({ ...line, record: { charged: PRICE + 501n, claimed: 500n } }))
+      return { ...facts, channels: { ...channels, lines, charges: [{ ...first!, units: PRICE + 1n }, ...charges] } }
+    },
+  },
+  'a deposit was mined twice': {
+    breaks: 'chargedOnce',
+    spoil: () => withLine({ deposits: [100_000n, 100_000n], balance: 200_000n }),
+  },
+  'a voucher bought two answers': {
+    breaks: 'nothingGiven',
+    spoil(ledgerRows) {
+      const { tasks, ...facts } = withChannel(ledgerRows)
+      return { ...facts, tasks: [...tasks, { ...tasks.at(-1)!, works: new Set(['work 99']) }] }
+    },
+  },
+  'a channel was charged more than it holds': {
+    breaks: 'nothingGiven',
+    spoil: () => withLine({ balance: 999n, deposits: [999n] }, { signed: [{ channelId: CHANNEL, amount: 999n }] }),
+  },
+  "a channel's record is behind its calls": {
+    breaks: 'trueLedger',
+    spoil: () => withLine({ record: { charged: 999n, claimed: 500n } }),
+  },
+  "a channel's record says more is claimed than the chain": {
+    breaks: 'trueLedger',
+    spoil: () => withLine({ record: { charged: 1_000n, claimed: 501n } }),
+  },
+  'more was claimed than was charged': {
+    breaks: 'trueLedger',
+    spoil: () => withLine({ claimed: 1_001n }, { paidOut: 1_001n }),
+  },
+  'what was claimed was not paid out': { breaks: 'trueLedger', spoil: () => withLine({}, { paidOut: 499n }) },
+  'a channel lost a part of its deposit': { breaks: 'trueLedger', spoil: () => withLine({ balance: 99_999n }) },
+  'a charge is never claimed': { breaks: 'nothingStuck', spoil: () => withLine({}, { isClaimed: true }) },
   'a call is queued for ever': {
     breaks: 'nothingStuck',
     spoil: (ledgerRows) => ({

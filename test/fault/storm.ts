@@ -1,10 +1,14 @@
 /** Scenes of bad weather over a crowd of buyers, one fault at a time; then a storm of all, while there are minutes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
+import { EVM_SCHEMES } from '../../adapters/chains/lib/x402_contracts.ts'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
+import { chargedTask, depositsIn, readChannels } from './channel_ledger.ts'
+import { approvePermit2, idOf, officialPayers, type Payers, type Signed } from './payers.ts'
 import { again, collect, type Task, newTask, run, type Walk, WARES, type Ware } from './tasks.ts'
-import { isStuck, nonceOf, reckon, type Reckoning } from './reckoning.ts'
+import { isStuck, reckon, type Reckoning } from './reckoning.ts'
+import { heardBy, reportLines } from './storm_report.ts'
 import { type Fixture, fixture } from './fixture.ts'
 import { studio } from './studio.ts'
 import { type Talker, talker } from './talker.ts'
@@ -37,8 +41,9 @@ type Town = Fixture & {
   readonly drained: Set<string>
   /** Calls that an earlier scene has left stuck, and has reported. */
   readonly stuck: Set<string>
-  /** Nonces of everything that was ever signed. */
-  readonly signed: Set<string>
+  /** Everything that was ever signed. */
+  readonly signed: Set<Signed>
+  readonly payers: Payers
 }
 
 type Scene = { readonly name: string; play(town: Town): Promise<readonly Task[]> }
@@ -80,7 +85,9 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
       films: films.origin,
       talks: talks.origin,
       leaseSeconds: LEASE_SECONDS,
+      schemes: EVM_SCHEMES,
     })
+    await approvePermit2(set.node.url, set.people)
     const [regulars, strangers] = [set.people.slice(0, REGULARS), set.people.slice(REGULARS)]
     const town: Town = {
       ...set,
@@ -91,6 +98,7 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
       drained: new Set(),
       stuck: new Set(),
       signed: new Set(),
+      payers: officialPayers(set.node.url),
     }
     log(`seed ${seed}: ready after ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
 
@@ -99,6 +107,7 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
     const endsAt = minutes === undefined ? 0 : startedAt + minutes * 60_000
     if (endsAt > performance.now())
       await report({ name: 'a storm of all of them', play: () => allWeathers(town, { endsAt, log }) })
+    await report({ name: 'everything that channels owe is claimed', play: claimed })
     return { scenes: played, alerts: set.replicas.flatMap(({ alerts }) => alerts) }
 
     async function report({ name, play }: Scene): Promise<void> {
@@ -108,7 +117,7 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
       const tasks = await play(town)
       await quiet(town)
       const figures = {
-        ...(await judged(town, tasks)),
+        ...(await judged(town, tasks, play === claimed)),
         name,
         seconds: (performance.now() - began) / 1000,
         alerts: alertsOf() - before,
@@ -125,7 +134,7 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
 // ── scenes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Eight streams, four whole answers and some of everything else are under way when the fault comes. Eight more streams
+ * Streams, whole answers and some of everything else, by every scheme, are under way when the fault comes. Eight more streams
  * belong to buyers of ill will: they send the same payment again elsewhere while they listen.
  */
 async function underFault(
@@ -151,8 +160,13 @@ async function underFault(
   for (let index = 0; index < 8; index++) wish('stream', index % 2)
   const greedy = Array.from({ length: 8 }, (_, index) => wish('stream', index % 2))
   for (let index = 0; index < 4; index++) wish('chat', index % 2)
+  for (const ware of ['stream by upto', 'stream by channel', 'chat by channel'] as const)
+    for (const first of [0, 1]) wish(ware, first)
   await underWay(town, tasks.length, startedBefore)
-  for (const ware of ['picture', 'slow picture', 'tool', 'video', 'one-shot', 'chat'] as const)
+  for (const ware of [
+    ...(['picture', 'slow picture', 'tool', 'video', 'one-shot', 'chat'] as const),
+    ...(['chat by upto', 'picture by channel', 'tool by channel', 'slow tool by channel'] as const),
+  ])
     for (const first of [0, 1]) wish(ware, first, 500)
   const raining = early ?? fall()
   going.push(...greedy.map((task, index) => sendAgain(task, town.replicas[index % 2]!)))
@@ -180,8 +194,16 @@ async function sendAgain(task: Task, at: Fixture['replicas'][number]): Promise<v
   }
 }
 
-const COUNTERPARTIES = 3
+const COUNTERPARTIES = 4
 const AT_ONCE = 10
+/** What each of them orders, in turn; the last one orders jobs. */
+const DRAINED_WARES: readonly (readonly Ware[])[] = [
+  ['chat', 'stream'],
+  ['chat by upto', 'stream by upto'],
+  ['chat', 'stream'],
+  ['chat by upto', 'stream'],
+]
+const JOB_WARES: readonly Ware[] = ['slow picture', 'video']
 /** How long each of their answers takes, and for how long none has begun when their wallets are emptied. */
 const COUNTERPARTY_ANSWER_MS = 4_000
 const CALM_MS = 700
@@ -195,7 +217,7 @@ async function drainedAtWork(town: Town): Promise<readonly Task[]> {
   const wallets = town.strangers.splice(0, COUNTERPARTIES + 1)
   const gateway = async (buyer: PrivateKeyAccount, index: number) => {
     town.drained.add(buyer.address.toLowerCase())
-    const wares: readonly Ware[] = index === COUNTERPARTIES ? ['slow picture', 'video'] : ['chat', 'stream']
+    const wares = DRAINED_WARES[index] ?? JOB_WARES
     const own = Array.from({ length: AT_ONCE }, (_, turn) =>
       newTask({ ware: wares[turn % 2]!, buyer, ms: COUNTERPARTY_ANSWER_MS, about: `drained ${turn} of ${Date.now()}` }),
     )
@@ -274,7 +296,12 @@ async function allWeathers(
   return tasks
 }
 
-const walkOf = ({ replicas, chance: dice }: Town): Walk => ({ replicas, chance: dice, waitMs: WAIT_MS })
+const walkOf = ({ replicas, payers, chance: dice }: Town): Walk => ({
+  replicas,
+  payers,
+  chance: dice,
+  waitMs: WAIT_MS,
+})
 
 // ── the books ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -290,73 +317,62 @@ async function quiet({ pool, stuck }: Town): Promise<void> {
   }
 }
 
-async function judged(town: Town, tasks: readonly Task[]): Promise<Reckoning> {
-  const { pool, node, payTo, replicas, drained, signed } = town
+const CLAIMED_MS = 200_000
+
+/** Waits until everything that channels were charged is claimed. It is the reckoning's to name what is not. */
+async function claimed({ pool, node, payTo }: Town): Promise<readonly Task[]> {
+  for (const until = performance.now() + CLAIMED_MS; performance.now() < until; await pause(2_000)) {
+    const { lines } = await readChannels({ pool, rpcUrl: node.url, payTo })
+    if (lines.every(({ record, claimed: onChain }) => onChain >= (record?.charged ?? 0n))) break
+  }
+  return []
+}
+
+const SETTLED = `SELECT c.id, c.payer, coalesce(c.paid, c.quote)::text AS quote, c.work_status AS "workStatus",
+    c.payment_status AS "paymentStatus", c.receipt,
+    coalesce(array_agg(a.key) FILTER (WHERE a.status = 'paid'), '{}') AS paid,
+    c.payment_status = 'settled' AND c.offer LIKE '%"batch-settlement"%' AS "isOfChannel"
+  FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`
+
+async function judged(town: Town, tasks: readonly Task[], isClaimed: boolean): Promise<Reckoning> {
+  const { pool, node, payTo, replicas, payers, drained, signed } = town
   const facts = async () => {
+    const channels = await readChannels({ pool, rpcUrl: node.url, payTo })
     const chain = (await paidOnChain({ rpcUrl: node.url, payTo })).map((line) => ({
       ...line,
       nonce: line.nonce.toLowerCase(),
     }))
-    const { rows } = await pool.query<Row>(
-      `SELECT c.id, c.payer, c.quote::text AS quote, c.work_status AS "workStatus", c.payment_status AS "paymentStatus", c.receipt,
-              coalesce(array_agg(a.key) FILTER (WHERE a.status = 'paid'), '{}') AS paid
-       FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`,
-    )
-    return { chain, ledger: rows.map((row) => ({ ...row, ...lineOf(row) })) }
+    const { rows } = await pool.query<Row & { isOfChannel: boolean }>(SETTLED)
+    const ledger = rows.filter(({ isOfChannel }) => !isOfChannel).map((row) => ({ ...row, ...lineOf(row) }))
+    return { chain, channels, ledger }
   }
-  const { chain: before } = await facts()
-  const moved = new Set(before.map(({ nonce }) => nonce))
-  const paid = tasks.filter(({ signed }) => signed.some((payment) => moved.has(nonceOf(payment))))
+  const before = await facts()
+  const byId = new Map([...before.chain, ...before.channels.charges].map((line) => [line.nonce, line]))
+  const owners = chargedTask(tasks, before.channels.charges)
   const uncollected = new Map<Task, string>()
   await Promise.all(
-    paid.map(async (task, index) => {
-      const uncollectedReason = await collect(task, index % 2 === 0 ? replicas : replicas.toReversed())
-      if (uncollectedReason !== undefined) uncollected.set(task, uncollectedReason)
+    tasks.map(async (task, index) => {
+      const paid = task.signed.find((payment) => {
+        const line = byId.get(idOf(payment))
+        return line && (owners.get(line) ?? task) === task
+      })
+      if (!paid) return
+      const asked = index % 2 === 0 ? replicas : replicas.toReversed()
+      const reason = await collect(task, { replicas: asked, payers, paid })
+      if (reason !== undefined) uncollected.set(task, reason)
     }),
   )
-  const { chain, ledger: all } = await facts()
+  const { chain, channels, ledger: all } = await facts()
   const ledger = all.filter(({ id }) => !town.stuck.has(id))
   for (const row of ledger) if (isStuck(row)) town.stuck.add(row.id)
-  for (const task of tasks) for (const payment of task.signed) signed.add(nonceOf(payment))
-  return reckon({ tasks, chain, ledger, drained, signed, uncollected })
+  for (const task of tasks) for (const payment of task.signed) signed.add(payment)
+  return reckon({
+    tasks,
+    chain,
+    channels: { ...channels, signed: depositsIn([...signed]), isClaimed },
+    ledger,
+    drained,
+    signed: new Set([...signed].map(idOf)),
+    uncollected,
+  })
 }
-
-function heardBy(tasks: readonly Task[]): ReadonlyMap<string, number> {
-  const heard = new Map<string, number>()
-  for (const [what, count] of tasks.flatMap(({ answers }) => [...answers]))
-    heard.set(what, (heard.get(what) ?? 0) + count)
-  return heard
-}
-
-/** What the command prints of a scene. */
-export function reportLines({
-  name,
-  seconds,
-  counts,
-  paid,
-  given,
-  capped,
-  taken,
-  alerts,
-  heard,
-  violations,
-}: SceneFigures): readonly string[] {
-  const { tasks, whole, part, refused, answers, transfers, partsUnpaid } = counts
-  const kinds = new Map<string, number>()
-  for (const { invariant } of violations) kinds.set(invariant, (kinds.get(invariant) ?? 0) + 1)
-  const list = (entries: Iterable<readonly [string, number]>) => [...entries].map(([what, count]) => `${what} ${count}`)
-  const broken = kinds.size > 0 ? ` (${list(kinds).join(', ')})` : ''
-  const ends = `${tasks} tasks: ${whole} whole, ${part} paid in part, ${refused} refused`
-  const gifts = `given away ${counts.given} worth ${given}; within the cap ${counts.capped} worth ${capped}; taken by payers ${counts.taken} worth ${taken}`
-  return [
-    `${seconds.toFixed(1).padStart(6)} s  ${name}`,
-    ...[
-      `${ends}; ${answers} answers, ${transfers} transfers of ${paid} micro-USDC`,
-      `${gifts}; ${counts.inDoubt} of drained wallets in doubt; ${partsUnpaid} parts unpaid; ${alerts} alerts; ${violations.length} violations${broken}`,
-      `heard: ${list([...heard].toSorted(([, one], [, other]) => other - one)).join(', ')}`,
-      ...violations.slice(0, MAX_PRINTED).map(({ invariant, text }) => `VIOLATION ${invariant}: ${text.slice(0, 400)}`),
-    ].map((line) => `          ${line}`),
-  ]
-}
-
-const MAX_PRINTED = 8

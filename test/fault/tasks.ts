@@ -2,15 +2,45 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Chance } from '../simulation/chance.ts'
-import { decodeHeader, encodePayment, GENERATIONS, type Payment, signOffer } from '../server/clients/payer.ts'
+import type { EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import { decodeHeader, encodePayment, GENERATIONS } from '../server/clients/payer.ts'
+import { type Demand, endOf, type Payers, type Signed } from './payers.ts'
 import type { Replica } from './replicas.ts'
 import { taking, worksIn } from './talker.ts'
 
-export const WARES = ['picture', 'slow picture', 'tool', 'video', 'chat', 'stream', 'one-shot'] as const
-export type Ware = (typeof WARES)[number]
+type Kind = 'picture' | 'slow picture' | 'video' | 'chat' | 'stream' | 'one-shot'
+type Sale = { readonly kind: Kind; readonly scheme: EvmScheme; readonly isTool?: true }
 
-/** Wares whose answer may be read before its money has moved (contract 1.47). */
-export const isAfterReply = (ware: Ware): boolean => ware === 'chat' || ware === 'stream' || ware === 'one-shot'
+const [EXACT, UPTO, CHANNEL] = ['exact', 'upto', 'batch-settlement'] as const
+/** What is bought, how it is paid, and whether it is ordered through `/mcp`. */
+const SALES = {
+  picture: { kind: 'picture', scheme: EXACT },
+  'slow picture': { kind: 'slow picture', scheme: EXACT },
+  tool: { kind: 'slow picture', scheme: EXACT, isTool: true },
+  video: { kind: 'video', scheme: EXACT },
+  chat: { kind: 'chat', scheme: EXACT },
+  stream: { kind: 'stream', scheme: EXACT },
+  'one-shot': { kind: 'one-shot', scheme: EXACT },
+  'chat by upto': { kind: 'chat', scheme: UPTO },
+  'stream by upto': { kind: 'stream', scheme: UPTO },
+  'tool by upto': { kind: 'chat', scheme: UPTO, isTool: true },
+  'picture by channel': { kind: 'picture', scheme: CHANNEL },
+  'video by channel': { kind: 'video', scheme: CHANNEL },
+  'chat by channel': { kind: 'chat', scheme: CHANNEL },
+  'stream by channel': { kind: 'stream', scheme: CHANNEL },
+  'tool by channel': { kind: 'chat', scheme: CHANNEL, isTool: true },
+  'slow tool by channel': { kind: 'slow picture', scheme: CHANNEL, isTool: true },
+} as const satisfies Readonly<Record<string, Sale>>
+export type Ware = keyof typeof SALES
+export const WARES = Object.keys(SALES) as readonly Ware[]
+
+export const saleOf = (ware: Ware): Sale => SALES[ware]
+
+/** Wares whose answer may be read before its money has moved (contract 1.47). Channels are charged before it leaves. */
+export function isAfterReply(ware: Ware): boolean {
+  const { kind, scheme } = saleOf(ware)
+  return scheme !== CHANNEL && (kind === 'chat' || kind === 'stream' || kind === 'one-shot')
+}
 
 export type Task = {
   readonly ware: Ware
@@ -18,7 +48,7 @@ export type Task = {
   readonly path: string
   readonly body: string
   /** Everything signed for it, in order: what pays, and what only proves the wallet. */
-  readonly signed: Payment[]
+  readonly signed: Signed[]
   /** The different answers that were read whole: more than one is more than was ordered. */
   readonly works: Set<string>
   /** In micro-USDC; 0 until it was quoted. */
@@ -64,24 +94,31 @@ export function newTask({ ware, buyer, ms, about }: Wish): Task {
 }
 
 function orderOf(ware: Ware, { ms, about }: { ms: number; about: string }): { path: string; body: string } {
+  const { kind } = saleOf(ware)
   const json = JSON.stringify
-  if (ware === 'picture')
+  if (kind === 'picture')
     return { path: GENERATIONS, body: json({ model: 'vendor-d/image-cv4', prompt: about, size: '512x512' }) }
-  if (ware === 'slow picture' || ware === 'tool')
+  if (kind === 'slow picture')
     return { path: GENERATIONS, body: json({ model: 'vendor-e/image-pro', prompt: about, size: '1024x1024' }) }
-  if (ware === 'video')
+  if (kind === 'video')
     return { path: VIDEOS, body: json({ model: 'vendor-c/video-1', prompt: about, duration_seconds: 1 }) }
-  if (ware === 'one-shot')
+  if (kind === 'one-shot')
     return { path: NODES, body: json({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] }) }
   const messages = [{ role: 'user', content: taking(ms, about) }]
   return {
     path: CHAT,
-    body: json({ model: 'vendor-h/chat-4', messages, max_tokens: MAX_TOKENS, stream: ware === 'stream' }),
+    body: json({
+      model: 'vendor-h/chat-4',
+      messages,
+      max_tokens: MAX_TOKENS,
+      ...(kind === 'stream' && { stream: true }),
+    }),
   }
 }
 
 export type Walk = {
   readonly replicas: readonly Replica[]
+  readonly payers: Payers
   readonly chance: Chance
   readonly waitMs: number
   /** The replica that is asked first; any of them unless told. */
@@ -119,7 +156,7 @@ async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
   count(task, heard)
   if (!heard) return void (await rest())
   if (heard.status === 200) {
-    read(task, heard)
+    await read(task, heard, walk)
     return void (task.end === undefined && (await rest()))
   }
   const body = bodyOf(heard)
@@ -138,14 +175,15 @@ async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
 }
 
 /** What is shown with the next request: the fresh proof where one was asked for, else what was signed for the order. */
-function paymentOf({ signed }: Task): Payment | undefined {
+function paymentOf({ signed }: Task): Signed | undefined {
   return signed.at(-1)
 }
 
 type Refusal = { readonly heard: Heard; readonly body: any; readonly walk: Walk; rest(): Promise<void> }
 
 async function refused(task: Task, { heard, body, walk, rest }: Refusal): Promise<void> {
-  const { signed, poll, buyer } = task
+  const { signed, poll, buyer, ware } = task
+  const { scheme } = saleOf(ware)
   const payment = paymentOf(task)
   const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== poll
   if (payment && isElsewhere) {
@@ -155,20 +193,26 @@ async function refused(task: Task, { heard, body, walk, rest }: Refusal): Promis
     return
   }
   if (walk.isFickle && payment && body.code !== 'PAYMENT_REPLAY') return void (task.end = 'refused')
+  const demand: Demand = decodeHeader(heard.headers.get('payment-required'))
+  const isCorrected = payment !== undefined && (await walk.payers.correct(buyer, payment, demand))
   const proofs = task.answers.get('fresh signature') ?? 0
-  const isPlain = payment === undefined || isOver(payment) || (poll !== undefined && proofs < PROOFS)
+  const isPlain = payment === undefined || isCorrected || isOver(payment) || (poll !== undefined && proofs < PROOFS)
   if (!isPlain) return await rest()
-  const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
-  signed.push(await signOffer(buyer, { offer: accepts[0], resource }))
-  if (payment) note(task, 'fresh signature')
-  else task.quote = BigInt(accepts[0].amount)
+  // The same correction again and again would be a loop of the gateway's.
+  if (isCorrected && (task.answers.get('corrected') ?? 0) > 0) await rest()
+  const next = await walk.payers.sign(buyer, scheme, demand)
+  signed.push(next)
+  if (payment) note(task, isCorrected ? 'corrected' : 'fresh signature')
+  else task.quote = BigInt(next.accepted.amount)
 }
 
 /** What a 200 brings: the answer, whole or in part, or that there is none. */
-function read(task: Task, { text, headers, isBroken }: Heard): void {
+async function read(task: Task, { text, headers, isBroken }: Heard, { payers }: Pick<Walk, 'payers'>): Promise<void> {
   const isStream = headers.get('content-type')?.startsWith('text/event-stream') === true
   const works = isJob(task) ? picturesIn(text) : worksIn(text)
   for (const work of works) task.works.add(work)
+  const [payment, receipt] = [paymentOf(task), headers.get('payment-response')]
+  if (payment && receipt !== null) await payers.note(task.buyer, payment, receipt)
   if (works.length > 0) return void (task.end = 'whole')
   // A job that failed cost nothing, and its authorization is free again.
   if (!isStream && /"status":"failed"/.test(text)) return void (task.poll = undefined)
@@ -178,8 +222,8 @@ function read(task: Task, { text, headers, isBroken }: Heard): void {
 }
 
 const RECEIPT = /^: payment-response /im
-const JOBS: readonly Ware[] = ['picture', 'slow picture', 'tool', 'video']
-const isJob = ({ ware }: Task): boolean => JOBS.includes(ware)
+const JOBS: readonly Kind[] = ['picture', 'slow picture', 'video']
+const isJob = ({ ware }: Task): boolean => JOBS.includes(saleOf(ware).kind)
 
 /** A job that delivers names its call. */
 function picturesIn(text: string): readonly string[] {
@@ -194,7 +238,7 @@ export async function again(task: Task, at: Replica): Promise<void> {
   if (heard?.status === 200) for (const work of worksIn(heard.text)) task.works.add(work)
 }
 
-type Sent = { readonly payment: Payment | undefined; readonly poll?: string }
+type Sent = { readonly payment: Signed | undefined; readonly poll?: string }
 
 /** Undefined when nothing was heard. A stream is read to its end, or to where it breaks. */
 async function request(at: Replica, task: Task, sent: Sent): Promise<Heard | undefined> {
@@ -204,7 +248,7 @@ async function request(at: Replica, task: Task, sent: Sent): Promise<Heard | und
   // A demand of a tool does not say where a call is that was ordered before: the HTTP API does.
   const isRepeated = (task.answers.get('402 to be paid') ?? 0) > 1 || task.answers.has('lost')
   const isKnown = payment !== undefined && poll === undefined && isRepeated
-  if (ware === 'tool' && !isKnown) return await callTool(at, task, sent)
+  if (saleOf(ware).isTool && !isKnown) return await callTool(at, task, sent)
   const headers = {
     'content-type': 'application/json',
     ...(payment && { 'payment-signature': encodePayment(payment) }),
@@ -228,10 +272,10 @@ async function request(at: Replica, task: Task, sent: Sent): Promise<Heard | und
 }
 
 /** The same through `/mcp`: the order is a call of a tool, and so is the question for its result. */
-async function callTool({ origin }: Replica, { body }: Task, { payment, poll }: Sent): Promise<Heard | undefined> {
+async function callTool({ origin }: Replica, task: Task, { payment, poll }: Sent): Promise<Heard | undefined> {
   const params = {
     ...(poll === undefined
-      ? { name: 'images.generations', arguments: JSON.parse(body) }
+      ? { name: isJob(task) ? 'images_generations' : 'chat_completions', arguments: JSON.parse(task.body) }
       : { name: 'collect_result', arguments: { poll_url: poll } }),
     ...(payment && { _meta: { 'x402/payment': payment } }),
   }
@@ -261,6 +305,8 @@ function heardOfTool({ result, error }: { result?: any; error?: unknown }): Hear
   const headers = new Headers()
   if (!result) return { status: 500, headers, text: JSON.stringify(error), isBroken: false }
   const body = result.structuredContent ?? {}
+  const receipt = result._meta?.['x402/payment-response']
+  if (receipt) headers.set('payment-response', encodePayment(receipt))
   const text = JSON.stringify(body)
   const heard = (status: number): Heard => ({ status, headers, text, isBroken: false })
   if (body.accepts) {
@@ -281,8 +327,7 @@ function bodyOf({ text }: Heard): any {
   }
 }
 
-const isOver = ({ payload: { authorization } }: Payment): boolean =>
-  Number(authorization.validBefore) * 1000 - LAST_MS < Date.now()
+const isOver = (payment: Signed): boolean => endOf(payment) - LAST_MS < Date.now()
 
 function count(task: Task, heard: Heard | undefined, how = ''): void {
   if (!heard) return note(task, `${how}lost`)
@@ -298,13 +343,16 @@ function note({ answers }: Task, what: string): void {
 const COLLECT_MS = 60_000
 
 /**
- * Asks for what was paid, as the contract allows it: the poll URL as given, else the same request; with a fresh
+ * Asks for what `paid` has paid, as the contract allows it: the poll URL as given, else the same request; with a fresh
  * signature where that is asked for. Undefined when it comes, else what was said last.
  */
-export async function collect(task: Task, replicas: readonly Replica[]): Promise<string | undefined> {
+export async function collect(
+  task: Task,
+  { replicas, payers, paid }: Pick<Walk, 'replicas' | 'payers'> & { readonly paid: Signed },
+): Promise<string | undefined> {
   const copy: Task = {
     ...task,
-    signed: [task.signed[0]!],
+    signed: [paid],
     works: new Set(),
     answers: new Map(),
     end: undefined,
@@ -328,8 +376,9 @@ export async function collect(task: Task, replicas: readonly Replica[]): Promise
     const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== copy.poll
     if (isElsewhere) copy.poll = body.poll_url
     if (isElsewhere) continue
-    const { accepts, resource } = decodeHeader(heard.headers.get('payment-required'))
-    copy.signed.push(await signOffer(copy.buyer, { offer: accepts[0], resource }))
+    const demand: Demand = decodeHeader(heard.headers.get('payment-required'))
+    await payers.correct(copy.buyer, copy.signed.at(-1)!, demand)
+    copy.signed.push(await payers.sign(copy.buyer, saleOf(copy.ware).scheme, demand))
     task.signed.push(copy.signed.at(-1)!)
   }
   return oddities.at(-1)

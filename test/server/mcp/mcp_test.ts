@@ -4,6 +4,7 @@ import * as fc from 'fast-check'
 import { app } from '../../../server/app.ts'
 import type { AccessLine } from '../../../server/log.ts'
 import { mcpEndpoint, operationsIn, type ToolCall } from '../../../server/mcp/mod.ts'
+import { resultOf } from '../../../server/mcp/result.ts'
 import { operationsOf, selectedTools, unknownTool } from '../../../server/mcp/tools.ts'
 import { embedded, kit, type KitOptions, ORIGIN, testClock } from '../../kit.ts'
 import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
@@ -465,4 +466,16 @@ describe('the app', () => {
       ].sort(),
     )
   })
+})
+
+test("a demand that corrects a voucher keeps the scheme's code, which its clients look for (contract 1.78)", async () => {
+  const code = 'invalid_batch_settlement_evm_cumulative_amount_mismatch'
+  const accepts = [{ scheme: 'batch-settlement', extra: { channelState: { chargedCumulativeAmount: '7' } } }]
+  const result = async (error: string) => {
+    const headers = { 'payment-required': btoa(JSON.stringify({ x402Version: 2, error, accepts })) }
+    const reply = Response.json({ code: 'PAYMENT_INVALID', details: 'the base is 7' }, { status: 402, headers })
+    return (await resultOf(reply, async () => undefined)).structuredContent
+  }
+  expect(await result(code)).toMatchObject({ error: code, details: 'the base is 7', accepts })
+  expect(await result('Payment Required')).toMatchObject({ error: 'the base is 7', accepts })
 })
