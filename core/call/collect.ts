@@ -12,7 +12,7 @@ import { settledMsOf } from '../payment/retention.ts'
 import { knownWithin, settleCall } from '../payment/settlement/settle.ts'
 import { within } from '../lib/timers.ts'
 import type { Authorization, Call, OpenedKey } from '../ports/mod.ts'
-import { chargesUse, isSamePaymentMethod } from '../x402/offer.ts'
+import { chargesUse, isCumulative, isSamePaymentMethod } from '../x402/offer.ts'
 import { type Offer, type Payment, refusalHeaders } from '../x402/protocol.ts'
 import {
   type Collecting,
@@ -90,11 +90,16 @@ async function prove(engine: Engine, collection: Collection, payment: Payment): 
   if (proof.kind === 'stranger')
     throw new ApiError('PAYER_MISMATCH', { message: `This job was submitted by another wallet than ${payer}.` })
   if (proof.kind === 'unavailable') return runningReply(collection, found, { note: replies.CHAIN_AWAY })
-  if (proof.kind === 'none')
+  if (proof.kind === 'none') {
+    // Who knows only an old state of its channel would sign the same voucher again.
+    const verdict = isCumulative(offer) ? await engine.offers.verify(paying, offer) : undefined
+    if (verdict?.kind === 'refused' && verdict.corrected)
+      return correctPayment(collection, offer, { ...verdict, kind: 'rejected' })
     return demandPayment(collection, {
       ...replies.verificationFailed(proof.code, proof.reason),
       ...(proof.served && !wasHandedOut(proof.served) && (await recovery(engine, proof.served, true))),
     })
+  }
   return { ...collection, isRightful: true, authorization }
 }
 

@@ -2,11 +2,11 @@
 import type { Engine } from '../engine.ts'
 import type { Reply } from '../http/reply.ts'
 import { wasHandedOut } from '../identity/proofs.ts'
-import type { Call } from '../ports/mod.ts'
+import type { Call, Unavailable } from '../ports/mod.ts'
 import { isCumulative } from '../x402/offer.ts'
 import { recovery } from './collection.ts'
 import type { Signed } from './order.ts'
-import { type Refused, refuse } from './refuse.ts'
+import { type Refused, refuse, unverified } from './refuse.ts'
 import { repeatOf, resend } from './repeat.ts'
 
 /** How long a request waits for the one before it on the same channel, in milliseconds. */
@@ -32,6 +32,7 @@ export async function replayOf(engine: Engine, signed: Signed, call: Call): Prom
   const resent = isSame && isRightful ? await resend(engine, signed, call) : undefined
   if (resent) return resent
   const corrected = await correction(engine, signed, call)
+  if (corrected?.kind === 'unavailable') return unverified(engine, signed, corrected.reason)
   if (corrected) return await refuse(engine, signed, corrected)
   const worded = endpoint.replayError === undefined ? {} : { error: endpoint.replayError }
   return await refuse(engine, signed, {
@@ -47,7 +48,7 @@ export async function replayOf(engine: Engine, signed: Signed, call: Call): Prom
  * it learns the state and signs again (contract 1.84). While the call before it is under way it waits for its charge.
  * The identical request is no mistake: it asks for the result, as long as that is sent again.
  */
-async function correction(engine: Engine, signed: Signed, call: Call): Promise<Refused | undefined> {
+async function correction(engine: Engine, signed: Signed, call: Call): Promise<Refused | Unavailable | undefined> {
   const { payment, offer } = signed
   if (!isCumulative(offer)) return undefined
   const { storage, clock } = engine.ports
@@ -58,6 +59,8 @@ async function correction(engine: Engine, signed: Signed, call: Call): Promise<R
     if (isSame && !(current.endedAt !== null && clock.now() > current.endedAt + resendMs)) return undefined
     const verdict = await engine.offers.verify(payment, offer)
     if (verdict.kind === 'refused' && verdict.corrected) return verdict
+    // Without its state the buyer would take the call before this one for the one that it ordered.
+    if (verdict.kind === 'unavailable') return verdict
     const isOver = current.workStatus === 'failed' || current.paymentStatus === 'settled'
     if (isOver || clock.now() >= giveUpAt) return undefined
     await clock.wait(pause)

@@ -24,6 +24,8 @@ export type ChannelLine = {
 export type ChannelFacts = {
   /** Calls that channels have paid, by the ledger. */
   readonly charges: readonly Moved[]
+  /** Those of earlier tasks. A buyer may sign on one of them until it is corrected. */
+  readonly earlier: ReadonlySet<string>
   readonly lines: readonly ChannelLine[]
   /** What the contract has paid to the seller. */
   readonly paidOut: bigint
@@ -33,15 +35,26 @@ export type ChannelFacts = {
   readonly isClaimed: boolean
 }
 
-export const NO_CHANNELS: ChannelFacts = { charges: [], lines: [], paidOut: 0n, signed: [], isClaimed: false }
+export const NO_CHANNELS: ChannelFacts = {
+  charges: [],
+  earlier: new Set(),
+  lines: [],
+  paidOut: 0n,
+  signed: [],
+  isClaimed: false,
+}
 
 /**
  * Who each charge was for. A call that failed leaves its base to the next one, which signs it too: the charge is for
  * the one that was answered.
  */
-export function chargedTask(tasks: readonly Task[], charges: readonly Moved[]): ReadonlyMap<Moved, Task> {
+export function chargedTask(
+  tasks: readonly Task[],
+  { charges, earlier }: Pick<ChannelFacts, 'charges' | 'earlier'>,
+): ReadonlyMap<Moved, Task> {
   const found = new Map<Moved, Task>()
   for (const charge of charges) {
+    if (earlier.has(charge.nonce)) continue
     const asking = tasks.filter(({ signed }) => signed.some((payment) => idOf(payment) === charge.nonce))
     const task = asking.find(({ works, partBytes }) => works.size > 0 || partBytes > 0) ?? asking.at(-1)
     if (task) found.set(charge, task)
@@ -104,7 +117,7 @@ export async function readChannels({
   pool,
   rpcUrl,
   payTo,
-}: Reading): Promise<Omit<ChannelFacts, 'signed' | 'isClaimed'>> {
+}: Reading): Promise<Omit<ChannelFacts, 'earlier' | 'signed' | 'isClaimed'>> {
   const { rows } = await pool.query<{ id: string; payer: string; units: string; key: string }>(SETTLED)
   const charges = rows.map(({ id, payer, units, key }) => {
     const [channelId = '', base = ''] = key.split('/').slice(-2)
@@ -118,12 +131,26 @@ export async function readChannels({
       return [data.channelId.toLowerCase(), { charged: BigInt(data.charged), claimed: BigInt(data.claimed) }]
     }),
   )
-  const block = await rpc<Hex>(rpcUrl, 'eth_blockNumber', [])
-  const filter = { address: BATCH_SETTLEMENT, fromBlock: '0x0', toBlock: block }
-  type Log = { readonly topics: [Hex, ...Hex[]]; readonly data: Hex }
-  const events = (await rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [filter])).map((log) =>
-    decodeEventLog({ abi, topics: log.topics, data: log.data }),
-  )
+  for (;;) {
+    const before = await logsOf(rpcUrl)
+    const read = await readChain({ rpcUrl, payTo }, before, records)
+    // The node shows no state but its newest: nothing may have happened meanwhile.
+    if ((await logsOf(rpcUrl)).length === before.length) return { charges, ...read }
+  }
+}
+
+type Log = { readonly topics: [Hex, ...Hex[]]; readonly data: Hex }
+type Records = ReadonlyMap<string, NonNullable<ChannelLine['record']>>
+
+const logsOf = (rpcUrl: string, topics: readonly Hex[] = [], address: Hex = BATCH_SETTLEMENT) =>
+  rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [{ address, fromBlock: '0x0', toBlock: 'latest', topics }])
+
+async function readChain(
+  { rpcUrl, payTo }: Pick<Reading, 'rpcUrl' | 'payTo'>,
+  logs: readonly Log[],
+  records: Records,
+): Promise<Pick<ChannelFacts, 'lines' | 'paidOut'>> {
+  const events = logs.map(({ topics, data }) => decodeEventLog({ abi, topics, data }))
   const amountsOf = (name: 'Deposited' | 'Refunded', id: string) =>
     events.flatMap(({ eventName, args }) =>
       eventName === name && args.channelId.toLowerCase() === id ? [args.amount] : [],
@@ -134,15 +161,15 @@ export async function readChannels({
   const lines = await Promise.all(
     [...new Set([...created, ...records.keys()])].map(async (id): Promise<ChannelLine> => {
       const data = encodeFunctionData({ abi, functionName: 'channels', args: [id as Hex] })
-      const words = await rpc<Hex>(rpcUrl, 'eth_call', [{ to: BATCH_SETTLEMENT, data }, block])
+      const words = await rpc<Hex>(rpcUrl, 'eth_call', [{ to: BATCH_SETTLEMENT, data }, 'latest'])
       const [balance, claimed] = [BigInt(words.slice(0, 66)), BigInt(`0x${words.slice(66, 130)}`)]
       const refunds = sumOf(amountsOf('Refunded', id))
       return { id, record: records.get(id), balance, claimed, deposits: amountsOf('Deposited', id), refunds }
     }),
   )
-  const topics = [TRANSFER, pad(BATCH_SETTLEMENT.toLowerCase() as Hex), pad(payTo.toLowerCase() as Hex)]
-  const paid = await rpc<readonly Log[]>(rpcUrl, 'eth_getLogs', [{ ...filter, address: DEVNET_ASSET, topics }])
-  return { charges, lines, paidOut: sumOf(paid.map(({ data }) => BigInt(data))) }
+  const [from, to] = [BATCH_SETTLEMENT, payTo].map((address) => pad(address.toLowerCase() as Hex)) as [Hex, Hex]
+  const paid = await logsOf(rpcUrl, [TRANSFER, from, to], DEVNET_ASSET)
+  return { lines, paidOut: sumOf(paid.map(({ data }) => BigInt(data))) }
 }
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'

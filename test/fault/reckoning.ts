@@ -81,7 +81,7 @@ export function reckon({ tasks, chain, channels, ledger, drained, signed, uncoll
   const violations: { invariant: Invariant; text: string }[] = []
   const violate = (invariant: Invariant, text: string) => void violations.push({ invariant, text })
   const byNonce = new Map(chain.map((line) => [line.nonce, line]))
-  const charged = chargedTask(tasks, channels.charges)
+  const charged = chargedTask(tasks, channels)
   const movedFor = (task: Task) => [
     ...task.signed.flatMap((payment) => byNonce.get(idOf(payment)) ?? []),
     ...channels.charges.filter((charge) => charged.get(charge) === task),

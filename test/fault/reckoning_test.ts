@@ -81,6 +81,7 @@ function withChannel(facts: Facts = wholeLedger()): Facts {
   }
   const channels = {
     charges: [charge(0n), charge(500n)],
+    earlier: new Set<string>(),
     lines: [line],
     paidOut: 500n,
     signed: [{ channelId: CHANNEL, amount: 100_000n }],
@@ -111,6 +112,16 @@ test('a channel whose calls, deposits and claims agree has no violation, claimed
   expect(violations).toEqual([])
   expect(counts).toMatchObject({ tasks: 5, answers: 5, transfers: 5, given: 0 })
   expect(broken(withLine({ claimed: 1_000n }, { paidOut: 1_000n, isClaimed: true }))).toEqual([])
+})
+
+test('a voucher on what an earlier task was charged is corrected, and is no second charge', () => {
+  const { tasks, channels, ...facts } = withChannel()
+  const [first, last] = [tasks.at(-2)!, tasks.at(-1)!]
+  const later = { ...last, signed: [...first.signed, ...last.signed] }
+  const earlier = new Set([channels.charges[0]!.nonce])
+  const own = tasks.slice(0, -2)
+  expect(broken({ ...facts, channels: { ...channels, earlier }, tasks: [...own, later] })).toEqual([])
+  expect(broken({ ...facts, channels, tasks: [...own, later] })).toEqual(['chargedOnce'])
 })
 
 const spoils: Readonly<Record<string, { readonly breaks: Invariant; spoil(ledgerRows: Facts): Facts }>> = {

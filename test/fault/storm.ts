@@ -114,10 +114,11 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
       const began = performance.now()
       const alertsOf = () => town.replicas.reduce((count, { alerts }) => count + alerts.length, 0)
       const before = alertsOf()
+      const earlier = new Set((await channelsOf(town)).charges.map(({ nonce }) => nonce))
       const tasks = await play(town)
       await quiet(town)
       const figures = {
-        ...(await judged(town, tasks, play === claimed)),
+        ...(await judged(town, tasks, { earlier, isClaimed: play === claimed })),
         name,
         seconds: (performance.now() - began) / 1000,
         alerts: alertsOf() - before,
@@ -317,12 +318,14 @@ async function quiet({ pool, stuck }: Town): Promise<void> {
   }
 }
 
+const channelsOf = ({ pool, node, payTo }: Town) => readChannels({ pool, rpcUrl: node.url, payTo })
+
 const CLAIMED_MS = 200_000
 
 /** Waits until everything that channels were charged is claimed. It is the reckoning's to name what is not. */
-async function claimed({ pool, node, payTo }: Town): Promise<readonly Task[]> {
+async function claimed(town: Town): Promise<readonly Task[]> {
   for (const until = performance.now() + CLAIMED_MS; performance.now() < until; await pause(2_000)) {
-    const { lines } = await readChannels({ pool, rpcUrl: node.url, payTo })
+    const { lines } = await channelsOf(town)
     if (lines.every(({ record, claimed: onChain }) => onChain >= (record?.charged ?? 0n))) break
   }
   return []
@@ -334,10 +337,13 @@ const SETTLED = `SELECT c.id, c.payer, coalesce(c.paid, c.quote)::text AS quote,
     c.payment_status = 'settled' AND c.offer LIKE '%"batch-settlement"%' AS "isOfChannel"
   FROM calls c LEFT JOIN authorizations a ON a.call = c.id GROUP BY c.id`
 
-async function judged(town: Town, tasks: readonly Task[], isClaimed: boolean): Promise<Reckoning> {
+/** `earlier`: what channels had been charged before, for nobody's task of this scene. */
+type Judging = { readonly earlier: ReadonlySet<string>; readonly isClaimed: boolean }
+
+async function judged(town: Town, tasks: readonly Task[], { earlier, isClaimed }: Judging): Promise<Reckoning> {
   const { pool, node, payTo, replicas, payers, drained, signed } = town
   const facts = async () => {
-    const channels = await readChannels({ pool, rpcUrl: node.url, payTo })
+    const channels = await channelsOf(town)
     const chain = (await paidOnChain({ rpcUrl: node.url, payTo })).map((line) => ({
       ...line,
       nonce: line.nonce.toLowerCase(),
@@ -348,13 +354,13 @@ async function judged(town: Town, tasks: readonly Task[], isClaimed: boolean): P
   }
   const before = await facts()
   const byId = new Map([...before.chain, ...before.channels.charges].map((line) => [line.nonce, line]))
-  const owners = chargedTask(tasks, before.channels.charges)
+  const owners = chargedTask(tasks, { charges: before.channels.charges, earlier })
   const uncollected = new Map<Task, string>()
   await Promise.all(
     tasks.map(async (task, index) => {
       const paid = task.signed.find((payment) => {
         const line = byId.get(idOf(payment))
-        return line && (owners.get(line) ?? task) === task
+        return line && !earlier.has(line.nonce) && (owners.get(line) ?? task) === task
       })
       if (!paid) return
       const asked = index % 2 === 0 ? replicas : replicas.toReversed()
@@ -369,7 +375,7 @@ async function judged(town: Town, tasks: readonly Task[], isClaimed: boolean): P
   return reckon({
     tasks,
     chain,
-    channels: { ...channels, signed: depositsIn([...signed]), isClaimed },
+    channels: { ...channels, earlier, signed: depositsIn([...signed]), isClaimed },
     ledger,
     drained,
     signed: new Set([...signed].map(idOf)),

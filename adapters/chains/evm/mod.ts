@@ -35,6 +35,7 @@ import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
 import { channelCosts, COIN_PRICE } from './channels/costs.ts'
 import { channelDeposits } from './channels/deposits.ts'
+import { publishedCeilings } from './channels/published.ts'
 import { keyCalls } from './channels/keys/calls.ts'
 import { keyedChannels } from './channels/keys/keyed.ts'
 import { childKeys } from './channels/keys/child_keys.ts'
@@ -455,7 +456,8 @@ function channelsOf(
   const { hasReserved } = calls
   const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, hasReserved }, shared)
   const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
-  const context = { reads, relayer, states, costs, deposits, refunds, checkSignature }
+  const published = publishedCeilings({ rpc, digests })
+  const context = { reads, relayer, states, costs, deposits, refunds, published, checkSignature }
   const byVoucher = evmChannels(context, {
     ...shared,
     chainId,

@@ -4,7 +4,7 @@ import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
-import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
+import { decodeHeader, door, encodePayment, FOX, GENERATIONS, ORIGIN } from '../../kit.ts'
 import { HELLO, SKY, STREAM, table } from './stream_kit.ts'
 
 const QUOTE = 2_000n
@@ -13,7 +13,11 @@ const CHARGE = 1_017n
 const WRITES = ['openCall', 'recordPaid', 'moveCall', 'claimSettlement', 'finishSettlement', 'putRecord', 'moveRecord']
 
 /** A gateway that sells by vouchers, and a buyer whose channel has been charged once. */
-async function seller(script?: Parameters<typeof table>[0], change: (good: Storage) => Partial<Storage> = () => ({})) {
+async function seller(
+  script?: Parameters<typeof table>[0],
+  change: (good: Storage) => Partial<Storage> = () => ({}),
+  chainOf: (storage: Storage) => ReturnType<typeof voucherChain> = voucherChain,
+) {
   const good = memoryStorage()
   const written: string[] = []
   const spied = WRITES.map((verb) => {
@@ -22,7 +26,7 @@ async function seller(script?: Parameters<typeof table>[0], change: (good: Stora
   })
   const storage: Storage = { ...good, ...Object.fromEntries(spied) }
   Object.assign(storage, change({ ...storage }))
-  const subject = await table(script, { ports: { storage, chain: voucherChain(storage) } })
+  const subject = await table(script, { ports: { storage, chain: chainOf(storage) } })
   const buyer = voucherBuyer('alice')
   const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
   const offer = challenge.accepts[0] as Offer
@@ -111,6 +115,49 @@ describe('a call that is paid by a voucher', () => {
     expect([(await answer).status, /[?&]key=|job_/.test(text), text.includes('Hello')]).toEqual([402, false, false])
     ready.open()
     expect((await own).status).toBe(200)
+  })
+
+  const OTHER = { ...SKY, temperature: 0.5 }
+  const CODE = 'invalid_batch_settlement_evm_cumulative_amount_mismatch'
+
+  test('by a voucher of an earlier call is 503 while the channel cannot be read, and names no call (contract 1.27, 1.84)', async () => {
+    let isAway = false
+    const away = { kind: 'unavailable', reason: 'storage is away' } as const
+    const { post, voucher } = await seller(undefined, undefined, (storage) => {
+      const chain = voucherChain(storage)
+      return { ...chain, verify: async (...given) => (isAway ? away : await chain.verify(...given)) }
+    })
+    const payment = await voucher(0n)
+    expect((await post(SKY, { payment })).status).toBe(200)
+    isAway = true
+    const early = await post(OTHER, { payment })
+    expect([early.status, /job_/.test(await early.text())]).toEqual([503, false])
+    isAway = false
+    const corrected = await post(OTHER, { payment })
+    expect(decodeHeader(corrected.headers.get('payment-required'))).toMatchObject({
+      error: CODE,
+      accepts: [{ extra: { channelState: { chargedCumulativeAmount: String(CHARGE) } } }],
+    })
+  })
+
+  test('is collected by whoever knows only the voucher that paid for it: a poll corrects that (contract 1.84, 1.88)', async () => {
+    const subject = await seller()
+    const { post, gateway, voucher, buyer } = subject
+    const payment = await voucher(0n)
+    await post(SKY, { payment })
+    const [{ id }] = (await calls(subject)) as [{ id: string }]
+    const poll = async (shown: Payment) =>
+      await gateway.fetch(
+        new Request(`${ORIGIN}/api/v1/calls/${id}`, { headers: { 'payment-signature': encodePayment(shown) } }),
+        { ip: '192.0.2.1' },
+      )
+    const refused = decodeHeader((await poll(payment)).headers.get('payment-required'))
+    expect(refused).toMatchObject({
+      error: CODE,
+      accepts: [{ extra: { channelState: { chargedCumulativeAmount: String(CHARGE) } } }],
+    })
+    const found = await poll(await buyer.sign(refused.accepts[0], CHARGE))
+    expect([found.status, (await found.text()).includes('Hello')]).toEqual([200, true])
   })
 
   test('is written as failed when its work fails, and its voucher is good for another (contract 1.83)', async () => {

@@ -5,7 +5,7 @@
  */
 import { decodeAbiParameters, type DecodeFunctionDataReturnType, keccak256, toFunctionSelector, toHex } from 'viem'
 import { type ChannelConfig, channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
-import { refundLogs } from '../../../adapters/chains/evm/channels/contract.ts'
+import { claimLogs, refundLogs } from '../../../adapters/chains/evm/channels/contract.ts'
 import type { ChainLog, ContractCall } from '../../../adapters/chains/evm/node/token.ts'
 import { type Hex, lower, word } from '../../../adapters/chains/lib/hex.ts'
 import { boundedMap } from '../../../core/lib/bounded_map.ts'
@@ -63,8 +63,10 @@ export type Contract = {
   call(call: ContractCall, block: Block): { readonly ok: boolean; readonly data: Hex }
   /** Anybody's transaction at the head of the chain. `from` matters to withdrawals only. */
   send(call: ContractCall, from?: Hex): Mined
-  /** The refunds of a channel in blocks up to one. */
-  refunds(channelId: Hex, blocks: { readonly from: number; readonly to: number }): readonly ChainLog[]
+  /** The events of a channel with these topics, in blocks up to one. */
+  events(topics: readonly unknown[], blocks: { readonly from: number; readonly to: number }): readonly ChainLog[]
+  /** The calldata of a transaction that was mined. */
+  inputOf(hash: Hex): Hex | undefined
 }
 
 const NONE: Escrow = { balance: 0n, claimed: 0n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
@@ -122,6 +124,7 @@ type Rows = readonly {
 export function createContract(): Contract {
   const blocks: Block[] = [{ number: 0, time: 0, state: empty() }]
   const logs: { readonly block: number; readonly log: ChainLog }[] = []
+  const inputs = new Map<Hex, Hex>()
   let transactions = 0
 
   const head = (): Block => blocks[blocks.length - 1] as Block
@@ -202,7 +205,8 @@ export function createContract(): Contract {
       const before = head()
       try {
         const { number, state } = mine(execute(given, before, from))
-        const made = refundsBetween(before.state, state).map((log) => ({ ...log, transactionHash: hash }))
+        const made = eventsBetween(before.state, state).map((log) => ({ ...log, transactionHash: hash }))
+        inputs.set(hash, given.data)
         for (const log of made) logs.push({ block: number, log })
         return { hash, isSuccess: true, block: number, logs: made }
       } catch (error) {
@@ -210,21 +214,27 @@ export function createContract(): Contract {
         throw error
       }
     },
-    refunds(channelId, { from, to }) {
-      const { topics } = refundLogs(channelId)
-      const own = logs.filter(({ block, log }) => block >= from && block <= to && log.topics[1] === topics[1])
-      return own.map(({ log }) => log)
+    events(topics, { from, to }) {
+      const own = logs.filter(({ block }) => block >= from && block <= to)
+      return own.flatMap(({ log }) => (topics.every((topic, i) => log.topics[i] === topic) ? [log] : []))
     },
+    inputOf: (hash) => inputs.get(hash),
   }
 }
 
-/** What refunds have sent to their payers; each moves its channel's refund nonce. */
-function refundsBetween(before: State, after: State): Omit<ChainLog, 'transactionHash'>[] {
+/** What was claimed, and what refunds have sent to their payers; each moves its channel's refund nonce. */
+function eventsBetween(before: State, after: State): Omit<ChainLog, 'transactionHash'>[] {
   return [...after.escrows].flatMap(([id, escrow]) => {
     const was = before.escrows.get(id) ?? NONE
-    if (escrow.refundNonce === was.refundNonce) return []
+    const made: Omit<ChainLog, 'transactionHash'>[] = []
+    if (escrow.claimed > was.claimed) {
+      const { address, topics } = claimLogs(id)
+      const data = `0x${word(escrow.claimed - was.claimed)}${word(escrow.claimed)}` as const
+      made.push({ address, topics: topics as Hex[], data })
+    }
+    if (escrow.refundNonce === was.refundNonce) return made
     const { address, topics } = refundLogs(id)
-    return [{ address, topics: topics as Hex[], data: `0x${word(was.balance - escrow.balance)}` as const }]
+    return [...made, { address, topics: topics as Hex[], data: `0x${word(was.balance - escrow.balance)}` as const }]
   })
 }
 

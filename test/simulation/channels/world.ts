@@ -6,6 +6,7 @@ import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
 import { channelCosts, type ChannelCosts, DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../adapters/chains/evm/channels/deposits.ts'
+import { publishedCeilings } from '../../../adapters/chains/evm/channels/published.ts'
 import { keyCalls } from '../../../adapters/chains/evm/channels/keys/calls.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { evmChannels } from '../../../adapters/chains/evm/channels/mod.ts'
@@ -183,7 +184,8 @@ function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
   const deposits = channelDeposits(shared, terms)
   const { hasReserved } = keyCalls({ ...shared, storage }, terms)
   const refunds = channelRefunds({ ...shared, hasReserved }, { network: NETWORK, lagSeconds: LAG_SECONDS })
-  const channels = evmChannels({ ...shared, deposits, refunds }, terms)
+  const published = publishedCeilings({ rpc, digests })
+  const channels = evmChannels({ ...shared, deposits, refunds, published }, terms)
   const chain: Chain = {
     families: [evmFamily],
     terms: () => [channels.terms()],
@@ -288,9 +290,11 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
       if (world.isDown) return failure('the node does not answer')
       const { number } = contract.at(world.lagBlocks)
       if (method === 'eth_blockNumber') return { kind: 'result', value: hexOf(BigInt(number)) }
+      if (method === 'eth_getTransactionByHash')
+        return { kind: 'result', value: { input: contract.inputOf(filter as Hex) } }
       const { topics, fromBlock } = filter as { readonly topics: readonly [Hex, Hex]; readonly fromBlock: string }
       const from = fromBlock === 'latest' ? number : Number(fromBlock)
-      const found = contract.refunds(topics[1], { from, to: number })
+      const found = contract.events(topics, { from, to: number })
       return { kind: 'result', value: found }
     }
 

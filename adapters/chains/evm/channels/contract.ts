@@ -70,6 +70,12 @@ export const allOf = (calls: readonly ContractCall[]): ContractCall => ({
   data: dataOf('multicall', [calls.map(({ data }) => data)]),
 })
 
+/** The filter of a channel's claims. */
+export const claimLogs = (channelId: Hex) => ({
+  address: to,
+  topics: encodeEventTopics({ abi, eventName: 'Claimed', args: { channelId } }).slice(0, 2),
+})
+
 /** The filter of a channel's refunds; each moves its refund nonce by one. */
 export const refundLogs = (channelId: Hex) => ({
   address: to,

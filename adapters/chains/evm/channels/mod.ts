@@ -35,6 +35,7 @@ import {
 } from './payload.ts'
 import type { ChannelCosts } from './costs.ts'
 import type { ChannelDeposits } from './deposits.ts'
+import { type PublishedCeilings, unreadClaims, withPublished } from './published.ts'
 import { BUSY, busy, type ChannelRefunds } from './refunds.ts'
 import {
   buyerOf,
@@ -71,6 +72,7 @@ export type ChannelsContext = {
   readonly deposits: ChannelDeposits
   readonly costs: ChannelCosts
   readonly refunds: ChannelRefunds
+  readonly published: PublishedCeilings
   readonly checkSignature: CheckSignature
 }
 
@@ -79,7 +81,7 @@ const VOUCHER_LIFE_MS = 30 * 86_400_000
 const MAX_RACES = 8
 
 export function evmChannels(
-  { reads, states, deposits, costs, refunds, checkSignature }: ChannelsContext,
+  { reads, states, deposits, costs, refunds, published, checkSignature }: ChannelsContext,
   config: ChannelsConfig,
 ) {
   const { network, asset, payTo, domain, lagSeconds } = config
@@ -182,11 +184,26 @@ export function evmChannels(
     isStale: (state: ChannelState) => boolean = () => false,
   ): Promise<ChannelState | Unavailable> {
     const state = await states.get(parsed.channelId, now)
-    if (state && now - state.syncedAt <= freshMs && !isStale(state)) return state
+    if (state && now - state.syncedAt <= freshMs && !isStale(state)) return await withClaims(state, now)
     const mirror = await readMirror(parsed.channelId, signal)
     if ('kind' in mirror) return mirror
     // No record is made before money is confirmed and spent.
-    return (await states.mirror(parsed.channelId, mirror, now)) ?? newState(parsed, mirror, now)
+    return await withClaims((await states.mirror(parsed.channelId, mirror, now)) ?? newState(parsed, mirror, now), now)
+  }
+
+  async function withClaims(state: ChannelState, now: number): Promise<ChannelState | Unavailable> {
+    const read = await readClaims(state)
+    if (read?.kind !== 'read') return read ?? state
+    return (await states.change(state.channelId, now, read.noted)) ?? read.noted(state)
+  }
+
+  /** Reads vouchers that claims have published, if the record is older than the claims (decision 150). */
+  async function readClaims(state: ChannelState) {
+    const unread = unreadClaims(state)
+    if (!unread) return undefined
+    const ceilings = await published({ channelId: state.channelId, ...unread })
+    if ('kind' in ceilings) return ceilings
+    return { kind: 'read', noted: (current: ChannelState) => withPublished(current, ceilings, unread.claimed) } as const
   }
 
   async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
@@ -292,7 +309,9 @@ export function evmChannels(
     if (before && isFresh(before, now) && before.charged + due <= claimable(before, now)) return before
     const mirror = await readMirror(parsed.channelId, signal)
     if ('kind' in mirror) return mirror
-    return before ? withMirror(before, mirror, now) : newState(parsed, mirror, now)
+    const state = before ? withMirror(before, mirror, now) : newState(parsed, mirror, now)
+    const read = await readClaims(state)
+    return read?.kind === 'read' ? read.noted(state) : (read ?? state)
   }
 
   /** Only for a channel with a record: the first charge of one is stored by `settle`. */
@@ -328,7 +347,10 @@ export function evmChannels(
       if (state && isFresh(state, now) && covers(state)) return { kind: 'open' }
       const mirror = await readMirror(channelId, signal)
       if ('kind' in mirror) return { kind: 'unknown', reason: mirror.reason }
-      return covers(mirror) ? { kind: 'open' } : await dead(mirror)
+      if (!covers(mirror)) return await dead(mirror)
+      const known = await withClaims(state ? withMirror(state, mirror, now) : newState(parsed, mirror, now), now)
+      if ('kind' in known) return { kind: 'unknown', reason: known.reason }
+      return isSpentVoucher(known, parsed.ceiling) ? { kind: 'dead', code: 'PAYMENT_REPLAY' } : { kind: 'open' }
     }
     const seen = await deposits.seen({ ...parsed, deposit }, { lagSeconds: 0, signal })
     if ('kind' in seen) return { kind: 'unknown', reason: seen.reason }

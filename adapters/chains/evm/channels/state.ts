@@ -61,6 +61,8 @@ export type ChannelState = Mirror & {
   readonly lostAt?: number
   /** Claims on chain that this record did not know, after the restore of an older backup. In base units. */
   readonly forgotten?: string
+  /** The claimed total up to which the ceilings that claims have published are in `spent`, if they were read. */
+  readonly publishedTo?: string
   /** Open calls of an API key, by the name of the call (decision 151). */
   readonly reserved?: Readonly<Record<string, CallReservation>>
   /** The last calls that were charged out of a reservation, by name, and what each was charged. */
@@ -215,7 +217,7 @@ export function chargedState(
 }
 
 /** The ceilings that have paid, with one more. */
-function spentWith(state: ChannelState, ceiling: bigint): readonly string[] {
+export function spentWith(state: ChannelState, ceiling: bigint): readonly string[] {
   const spent = [...new Set([...spentBy(state), String(ceiling)])].filter((each) => BigInt(each) >= state.charged)
   return spent.toSorted((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1)).slice(-MAX_SPENT)
 }
@@ -285,7 +287,7 @@ export function isRefundPublic(state: ChannelState): boolean {
 }
 
 /** A record of before they were noted has its last one. */
-const spentBy = ({ spent, ceiling }: ChannelState): readonly string[] =>
+export const spentBy = ({ spent, ceiling }: ChannelState): readonly string[] =>
   spent ?? (ceiling > 0n ? [String(ceiling)] : [])
 
 /** By how much the clocks of replicas may differ, and more. */
@@ -387,6 +389,7 @@ function decoded(stored: Json): ChannelState {
       | 'lastBase'
       | 'lostAt'
       | 'forgotten'
+      | 'publishedTo'
       | 'reserved'
       | 'charges'
       | 'syncedAt'

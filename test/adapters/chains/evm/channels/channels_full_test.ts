@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { signVoucher } from '@x402/evm/batch-settlement/client'
 import { encodeAbiParameters, encodeFunctionData, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
+import { CHANNEL_KIND } from '../../../../../adapters/chains/evm/channels/state.ts'
 import { hexOf } from '../../../../../adapters/chains/lib/hex.ts'
 import {
   BATCH_SETTLEMENT,
@@ -192,6 +193,47 @@ describe('channels on a node', () => {
     expect(await buy(restored, offer, { payment: await voucher(400n), charge: 1n })).toMatchObject({ kind: 'settled' })
     for (const each of [chain, restored]) each.close()
   })
+
+  for (const [name, isLost] of [
+    ['the restore of a backup older than the claims', false],
+    ['the loss of the records', true],
+  ] as const)
+    test(`after ${name}, a voucher that a claim has published buys nothing, and its owner goes on`, async () => {
+      const storage = memoryStorage()
+      const { chain, open, offer } = await seller(storage)
+      const { deposit, voucher, refund, id } = await buyer(offer)
+      await buy(chain, offer, { payment: await deposit(), charge: 400n })
+      const older = memoryStorage()
+      const record = await storage.getRecord(CHANNEL_KIND, `${NETWORK}/${id}`, node.now())
+      if (record && !isLost) await older.putRecord(record, node.now())
+      // The claims publish the ceilings 1,400 and 1,450; of the second one 550 are left above what was claimed.
+      await buy(chain, offer, { payment: await voucher(400n), charge: 50n })
+      await chain.claimChannels?.({ now: node.now() })
+      await buy(chain, offer, { payment: await voucher(450n), charge: 450n })
+      await chain.claimChannels?.({ now: node.now() })
+      const later = node.now() + 3_600_000
+      const restored = await open(older)
+      const asked = { now: later, signal: AbortSignal.timeout(20_000) }
+      for (const ceiling of [1_400n, 1_450n]) {
+        // A stranger orders at the price that makes it the next voucher.
+        const priced = { ...offer, amount: String(ceiling - 900n) }
+        const base = ceiling - PRICE
+        const stolen = { ...(await voucher(base)), accepted: priced }
+        expect(await restored.verify(stolen, priced, asked)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
+        expect(await restored.fate(stolen, priced, { ...asked, charge: usdc(1n) })).not.toMatchObject({ kind: 'open' })
+      }
+      expect(await restored.verify(await voucher(900n), offer, asked)).toMatchObject({ kind: 'valid' })
+      const settled = await restored.settle(await voucher(900n), offer, { ...asked, charge: usdc(30n) })
+      expect(settled).toMatchObject({ kind: 'settled', receipt: { amount: '30' } })
+      // What they allow above the new charge is as public as before.
+      const priced = { ...offer, amount: String(1_450n - 930n) }
+      const stolen = { ...(await voucher(450n)), accepted: priced }
+      expect(await restored.identify(stolen, priced, asked)).toMatchObject({ code: 'PAYMENT_REPLAY' })
+      const refunding = { ...asked, isFree: async () => true, isFrom: async () => false }
+      if (!isLost)
+        expect(await restored.refund?.(await refund(930n), offer, refunding)).toMatchObject({ kind: 'refused' })
+      for (const each of [chain, restored]) each.close()
+    })
 
   test('a withdrawal is seen: what is due is claimed at once, and no more is served than is left', async () => {
     const { chain, offer, payTo, alerts } = await seller()

@@ -7,6 +7,7 @@ import { channelDigests, type ChannelConfig } from '../../../../../adapters/chai
 import { evmChannels } from '../../../../../adapters/chains/evm/channels/mod.ts'
 import { type ChannelCosts, channelCosts } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { channelDeposits } from '../../../../../adapters/chains/evm/channels/deposits.ts'
+import { publishedCeilings } from '../../../../../adapters/chains/evm/channels/published.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import { childKeys } from '../../../../../adapters/chains/evm/channels/keys/child_keys.ts'
 import { keyCalls } from '../../../../../adapters/chains/evm/channels/keys/calls.ts'
@@ -103,7 +104,7 @@ export function voucherChain(
     { network: NETWORK, lagSeconds: 10 },
   )
   const channels = evmChannels(
-    { ...context, deposits, refunds },
+    { ...context, deposits, refunds, published: publishedCeilings({ rpc: rpc as unknown as Rpc, digests }) },
     {
       network: NETWORK,
       chainId: CHAIN_ID,
