@@ -1,4 +1,5 @@
 /** What the ledger and the settlement contract say of channels: vouchers, deposits, claims and what was paid out. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
 import { decodeEventLog, encodeFunctionData, type Hex, pad } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../adapters/chains/lib/x402_contracts.ts'
@@ -133,10 +134,16 @@ export async function readChannels({
   )
   for (;;) {
     const before = await logsOf(rpcUrl)
-    const read = await readChain({ rpcUrl, payTo }, before, records)
+    const read = await readChain({ rpcUrl, payTo }, before, records).catch(betweenBlocks)
     // The node shows no state but its newest: nothing may have happened meanwhile.
-    if ((await logsOf(rpcUrl)).length === before.length) return { charges, ...read }
+    if (read && (await logsOf(rpcUrl)).length === before.length) return { charges, ...read }
   }
+}
+
+/** The node may be asked while it changes from one block to the next. */
+async function betweenBlocks(error: Error): Promise<undefined> {
+  if (!error.message.includes('BlockOutOfRange')) throw error
+  await pause(200)
 }
 
 type Log = { readonly topics: [Hex, ...Hex[]]; readonly data: Hex }
