@@ -30,8 +30,8 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
     const fields = fieldsOf(body)
     const recovery = Object.fromEntries(RECOVERY.filter((name) => name in fields).map((name) => [name, fields[name]]))
     const details = typeof fields.details === 'string' ? fields.details : demandText(demand)
-    const place = isCode(demand.error) ? 'details' : 'error'
-    const whole = { ...demand, ...(details !== undefined && { [place]: details }), ...recovery }
+    const member = isCode(demand.error) ? 'details' : 'error'
+    const whole = { ...demand, ...(details !== undefined && { [member]: details }), ...recovery }
     return {
       isError: true,
       structuredContent: whole,

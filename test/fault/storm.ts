@@ -135,8 +135,8 @@ export async function storm({ seed, minutes, scene, log = () => {} }: StormOptio
 // ── scenes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Streams, whole answers and some of everything else, by every scheme, are under way when the fault comes. Eight more streams
- * belong to buyers of ill will: they send the same payment again elsewhere while they listen.
+ * Streams, whole answers and some of everything else, by every scheme, are under way when the fault comes. Eight more
+ * streams belong to buyers of ill will: they send the same payment again elsewhere while they listen.
  */
 async function underFault(
   town: Town,
@@ -363,8 +363,8 @@ async function judged(town: Town, tasks: readonly Task[], { earlier, isClaimed }
         return line && !earlier.has(line.nonce) && (owners.get(line) ?? task) === task
       })
       if (!paid) return
-      const asked = index % 2 === 0 ? replicas : replicas.toReversed()
-      const reason = await collect(task, { replicas: asked, payers, paid })
+      const order = index % 2 === 0 ? replicas : replicas.toReversed()
+      const reason = await collect(task, { replicas: order, payers, paid })
       if (reason !== undefined) uncollected.set(task, reason)
     }),
   )

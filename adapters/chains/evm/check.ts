@@ -2,7 +2,7 @@ import { BATCH_SETTLEMENT } from './node/x402_contracts.ts'
 import { decodeAbiParameters } from 'viem'
 import { addressProblem, ZERO_ADDRESS } from './node/address.ts'
 import { type Domain, domainSeparator } from './exact/eip3009.ts'
-import { type CheckResult, checkedTwice } from '../lib/results.ts'
+import { type CheckResult, confirmedCheck } from '../lib/results.ts'
 import { MULTICALL, SEPARATOR_CALL, stateCall } from './node/token.ts'
 import { codeProblem } from './node/gas.ts'
 import { isRevert } from './node/reads.ts'
@@ -38,7 +38,7 @@ export type CheckConfig = {
 export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
   const addresses = [...addressProblem('asset', config.asset), ...addressProblem('pay_to', config.payTo)]
   if (addresses.length > 0) return { kind: 'wrong', problems: addresses }
-  return await checkedTwice(() => checkOnce(rpc, config))
+  return await confirmedCheck(() => checkOnce(rpc, config))
 }
 
 async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {

@@ -15,7 +15,9 @@ export function unavailable(reason: string): Unavailable {
  * Asks a chain again if its first answers say that the configuration is wrong. A wrong answer stops a start, and one
  * node behind a balancer may be broken: only the problems that both rounds find count.
  */
-export async function checkedTwice<Details>(check: () => Promise<CheckResult<Details>>): Promise<CheckResult<Details>> {
+export async function confirmedCheck<Details>(
+  check: () => Promise<CheckResult<Details>>,
+): Promise<CheckResult<Details>> {
   const first = await check()
   if (first.kind !== 'wrong') return first
   const again = await check()

@@ -1,6 +1,6 @@
 import type { Address } from '@solana/kit'
 import type { Rpc } from '../lib/json_rpc.ts'
-import { type CheckResult, checkedTwice } from '../lib/results.ts'
+import { type CheckResult, confirmedCheck } from '../lib/results.ts'
 import { TOKEN, TOKEN_2022, tokenAccount } from './exact/payload.ts'
 import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './node/reads.ts'
 import { nodeProblem } from './exact/verify.ts'
@@ -28,7 +28,7 @@ export async function checkSolana(node: Node, config: CheckConfig, now: number):
       kind: 'wrong',
       problems: [...addressProblem('mint', config.mint), ...addressProblem('pay_to', config.payTo)],
     }
-  return await checkedTwice(() => checkOnce(node, { ...config, now, mint, payTo }))
+  return await confirmedCheck(() => checkOnce(node, { ...config, now, mint, payTo }))
 }
 
 type Node = { readonly rpc: Rpc; readonly reads: SolanaReads }

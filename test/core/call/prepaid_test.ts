@@ -146,9 +146,9 @@ describe('a call that is paid by a voucher', () => {
     const payment = await voucher(0n)
     await post(SKY, { payment })
     const [{ id }] = (await calls(subject)) as [{ id: string }]
-    const poll = async (shown: Payment) =>
+    const poll = async (proof: Payment) =>
       await gateway.fetch(
-        new Request(`${ORIGIN}/api/v1/calls/${id}`, { headers: { 'payment-signature': encodePayment(shown) } }),
+        new Request(`${ORIGIN}/api/v1/calls/${id}`, { headers: { 'payment-signature': encodePayment(proof) } }),
         { ip: '192.0.2.1' },
       )
     const refused = decodeHeader((await poll(payment)).headers.get('payment-required'))

@@ -62,14 +62,14 @@ export function publishedCeilings({ rpc, digests }: PublishedContext) {
     if (found) return found
     const before = asking.get(name)
     if (before) return before
-    const asked = search(published)
+    const searching = search(published)
       .then((ceilings) => {
         if (!('kind' in ceilings)) known.set(name, ceilings)
         return ceilings
       })
       .finally(() => asking.delete(name))
-    asking.set(name, asked)
-    return asked
+    asking.set(name, searching)
+    return searching
   }
 
   async function search(published: Published): Promise<readonly bigint[] | Unavailable> {

@@ -213,23 +213,28 @@ describe('channels on a node', () => {
       await chain.claimChannels?.({ now: node.now() })
       const later = node.now() + 3_600_000
       const restored = await open(older)
-      const asked = { now: later, signal: AbortSignal.timeout(20_000) }
+      const request = { now: later, signal: AbortSignal.timeout(20_000) }
       for (const ceiling of [1_400n, 1_450n]) {
         // A stranger orders at the price that makes it the next voucher.
         const priced = { ...offer, amount: String(ceiling - 900n) }
         const base = ceiling - PRICE
         const stolen = { ...(await voucher(base)), accepted: priced }
-        expect(await restored.verify(stolen, priced, asked)).toMatchObject({ kind: 'refused', code: 'PAYMENT_REPLAY' })
-        expect(await restored.fate(stolen, priced, { ...asked, charge: usdc(1n) })).not.toMatchObject({ kind: 'open' })
+        expect(await restored.verify(stolen, priced, request)).toMatchObject({
+          kind: 'refused',
+          code: 'PAYMENT_REPLAY',
+        })
+        expect(await restored.fate(stolen, priced, { ...request, charge: usdc(1n) })).not.toMatchObject({
+          kind: 'open',
+        })
       }
-      expect(await restored.verify(await voucher(900n), offer, asked)).toMatchObject({ kind: 'valid' })
-      const settled = await restored.settle(await voucher(900n), offer, { ...asked, charge: usdc(30n) })
+      expect(await restored.verify(await voucher(900n), offer, request)).toMatchObject({ kind: 'valid' })
+      const settled = await restored.settle(await voucher(900n), offer, { ...request, charge: usdc(30n) })
       expect(settled).toMatchObject({ kind: 'settled', receipt: { amount: '30' } })
       // What they allow above the new charge is as public as before.
       const priced = { ...offer, amount: String(1_450n - 930n) }
       const stolen = { ...(await voucher(450n)), accepted: priced }
-      expect(await restored.identify(stolen, priced, asked)).toMatchObject({ code: 'PAYMENT_REPLAY' })
-      const refunding = { ...asked, isFree: async () => true, isFrom: async () => false }
+      expect(await restored.identify(stolen, priced, request)).toMatchObject({ code: 'PAYMENT_REPLAY' })
+      const refunding = { ...request, isFree: async () => true, isFrom: async () => false }
       if (!isLost)
         expect(await restored.refund?.(await refund(930n), offer, refunding)).toMatchObject({ kind: 'refused' })
       for (const each of [chain, restored]) each.close()
