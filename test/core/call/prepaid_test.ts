@@ -145,10 +145,10 @@ describe('a call that is paid by a voucher', () => {
     const { post, gateway, voucher, buyer } = subject
     const payment = await voucher(0n)
     await post(SKY, { payment })
-    const [{ id }] = (await calls(subject)) as [{ id: string }]
+    const [entry] = await calls(subject)
     const poll = async (proof: Payment) =>
       await gateway.fetch(
-        new Request(`${ORIGIN}/api/v1/calls/${id}`, { headers: { 'payment-signature': encodePayment(proof) } }),
+        new Request(`${ORIGIN}/api/v1/calls/${entry?.id}`, { headers: { 'payment-signature': encodePayment(proof) } }),
         { ip: '192.0.2.1' },
       )
     const refused = decodeHeader((await poll(payment)).headers.get('payment-required'))
