@@ -145,6 +145,8 @@ function useAgain(world: World, process: Process, [signed]: readonly Signed[]): 
   if (ledgerRows.violation) return
   if (isLive(signed.product) && posted.reply?.status === 200) return
   const body = JSON.parse(String(posted.reply?.body ?? '{}'))
+  // A limit says when to come again; nothing is bound meanwhile.
+  if (world.setup.rule.limits && Number(body.retryAfterSeconds) > 0) return
   const own = ledgerRows.handedOut(signed.key)
   const id = body.id ?? body.job_id ?? own
   const isTaken =

@@ -4,6 +4,7 @@ import type { MemoryTransfer } from '../../adapters/chains/evm/memory.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import { timeouts, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports/mod.ts'
+import { limitLaws } from './limits.ts'
 import { isLive } from './products.ts'
 import type { Actor, Buyer, Signed, World } from './world.ts'
 
@@ -23,6 +24,8 @@ export const LAWS = {
   noSurprise: 'no request fails with an unexpected error',
   nothingGiven:
     'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
+  withinLimits: 'a wallet spends in a day what the operator allows, open calls included',
+  newWallets: 'what wallets that never paid have open or unpaid together is within the limit',
 } as const
 export type LawName = keyof typeof LAWS
 
@@ -119,6 +122,14 @@ export function ledgerRows(world: World): Ledger {
   }
 
   const row = (id: string): Call | undefined => peek(world.storage.getCall(id)) as Call | undefined
+  const within = limitLaws({
+    limits: world.setup.rule.limits,
+    isJudged: !world.isFlaky,
+    now: () => world.now,
+    step: () => world.step,
+    row,
+    violate,
+  })
   const nameOf = (id: string): string => calls.get(id)?.name ?? id
   const nameOfKey = (key: string): string => world.byKey(key)?.name ?? key
 
@@ -285,6 +296,7 @@ export function ledgerRows(world: World): Ledger {
       world.say(() => `   -> ${opened.kind} ${opened.kind === 'over' ? opened.sum : nameOf(opened.call.id)}`)
       if (opened.kind !== 'opened') return opened
       const { call } = opened
+      if (isNew) within.opened(call, world.active)
       if (cap?.observed === undefined) return opened
       const sum = exposureOf(call)
       if (sum > cap.observed) violate('exposure', `${sum} base units are open on a balance of ${cap.observed}`)
@@ -369,6 +381,7 @@ export function ledgerRows(world: World): Ledger {
 
     finished(isWritten, id, outcome) {
       world.say(() => `   -> ${isWritten ? 'written' : 'refused: the token is stale'}`)
+      if (isWritten) within.finished(id, outcome)
       if (outcome.kind === 'unresolved' && isWritten) judgeUnresolved(id)
       if (outcome.kind === 'paid' && !isWritten)
         violate('trueLedger', `a payment for ${nameOf(id)} is refused by the ledger`)
@@ -385,6 +398,7 @@ export function ledgerRows(world: World): Ledger {
       const outcome = body.status ?? body.code ?? body.error
       const parts = () => [reply.status, outcome, body.payment?.status, id && nameOf(id)].filter(Boolean)
       world.say(() => `${actor.name}: ${parts().join(' ')}`)
+      if (actor.kind === 'post' && reply.status < 300 && id) within.started(id)
       const isOther = actor.call !== undefined && row(actor.call)?.payer !== actor.signed?.buyer.wallet
       if (isOther && reply.status !== 403 && !world.isFlaky)
         violate('onlyThePayer', `${actor.name} gets ${reply.status}`)

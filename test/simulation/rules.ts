@@ -12,8 +12,10 @@ import {
   type RowPatch,
   type Write,
 } from '../../core/payment/ledger/mod.ts'
-import type { Chain } from '../../core/ports/mod.ts'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import type { Chain, Storage } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
+import { LIMITS } from './limits.ts'
 import { ruledStorage } from './ruled_storage.ts'
 import type { Rule } from './setup.ts'
 
@@ -28,6 +30,12 @@ export type Switch = Rule & {
 }
 
 const BY_USE_RULE = { isHarsh: true, isByUse: true } as const
+
+/** A storage that finds nothing of this sort. */
+const blind = (change: (good: Storage) => Partial<Storage>) => () => {
+  const good = memoryStorage()
+  return { ...good, ...change(good) }
+}
 
 export const featureFlags: readonly Switch[] = [
   {
@@ -265,6 +273,20 @@ export const featureFlags: readonly Switch[] = [
     isHarsh: true,
     breaks: ['nothingGiven'],
     chain: neverPaid,
+  },
+  {
+    name: 'what a wallet has spent counts against its limit',
+    limits: LIMITS,
+    breaks: ['withinLimits'],
+    storage: blind(() => ({ spendByModel: async () => [] })),
+  },
+  {
+    name: 'the calls of other new wallets count against the limit of all',
+    limits: LIMITS,
+    breaks: ['newWallets'],
+    storage: blind((good) => ({
+      listRecords: async (kind, ...of) => (kind === 'new_wallet_call' ? [] : await good.listRecords(kind, ...of)),
+    })),
   },
   {
     name: 'a job is collected by the wallet that submitted it',

@@ -22,6 +22,7 @@ import {
 import type { Chain } from '../../core/ports/mod.ts'
 import { scheduledStorage, scheduledVendors, type StorageHooks } from './scheduled_ports.ts'
 import type { LawName } from './ledger.ts'
+import { LIMITS, limited, type RunLimits } from './limits.ts'
 import { POLL_SECRET, type Product, productsOf } from './products.ts'
 import { ownerOf, type Process, START } from './scheduler.ts'
 import type { World } from './world.ts'
@@ -50,6 +51,8 @@ export type Rule = {
   readonly isHarsh?: boolean
   /** Buyers pay by `upto`: they sign the quote, and what was used is moved. */
   readonly isByUse?: boolean
+  /** The limits of its gateways; those that are built in, which no run reaches, unless told. */
+  readonly limits?: RunLimits
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
   /** The laws that are judged; all of them unless told. */
@@ -61,6 +64,8 @@ export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payT
 export const AS_BUILT: Rule = { name: 'as built' }
 export const IN_BAD_WEATHER: Rule = { name: 'as built, in bad weather', isHarsh: true }
 export const BY_USE: Rule = { name: 'as built, in bad weather, charged by use', isHarsh: true, isByUse: true }
+
+export const WITHIN_LIMITS: Rule = { name: 'as built, within limits', limits: LIMITS }
 
 export type Setup = {
   readonly rule: Rule
@@ -102,9 +107,11 @@ export function setup(rule: Rule): Setup {
     return made.world
   }
   made.world = beforeAnyRun(rule)
-  const open = (index: number) =>
-    gateway({
-      ports: portsOf(index, world),
+  const open = (index: number) => {
+    const ports = portsOf(index, world)
+    return gateway({
+      ports,
+      ...(rule.limits && limited(rule.limits, ports)),
       endpoints: endpointsOf(rule, () => usdc(world().charge())),
       label: 'model',
       pollKeys: [POLL_SECRET],
@@ -113,6 +120,7 @@ export function setup(rule: Rule): Setup {
       workerId: ownerOf(index),
       timeouts: made.timeouts,
     })
+  }
   const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
   const products = productsOf(open(0), { isHarsh: rule.isHarsh === true })
   Object.assign(made, { gateways: all(), products, refresh: () => void (made.gateways = all()) })

@@ -5,13 +5,14 @@ import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { ruledStorage } from './ruled_storage.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule } from './setup.ts'
+import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule, WITHIN_LIMITS } from './setup.ts'
 
 const SEED = 7
 /** With those of the ruled storage 1,500; `bun run test:full` adds 60,000 (test/run.ts). */
 const RUNS = 1_000
 const HARSH_RUNS = scaled(300, 10_000)
 const BY_USE_RUNS = scaled(200, 10_000)
+const LIMITED_RUNS = scaled(200, 10_000)
 /** Within so many runs a rule that is off must be missed. */
 const ENOUGH = 20_000
 
@@ -20,7 +21,7 @@ async function expectNone(rule: Rule, found: readonly Run[]): Promise<void> {
   if (!first) return
   const { lines } = await replay(rule, first.seed)
   throw new Error(
-    `bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}${rule.isByUse ? ' --use' : ''}\n${lines.join('\n')}`,
+    `bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}${rule.isByUse ? ' --use' : ''}${rule.limits ? ' --limits' : ''}\n${lines.join('\n')}`,
   )
 }
 
@@ -40,6 +41,12 @@ test(`${BY_USE_RUNS} histories in bad weather, charged by use, keep every law (s
   const { found, runs, ms } = await campaign(BY_USE, { seed: SEED, runs: BY_USE_RUNS })
   console.log(`seed ${SEED}: ${runs} runs charged by use at ${Math.round((runs / ms) * 1000)}/s`)
   await expectNone(BY_USE, found)
+}, 300_000)
+
+test(`${LIMITED_RUNS} histories with limits on wallets keep every law (seed ${SEED})`, async () => {
+  const { found, runs, ms } = await campaign(WITHIN_LIMITS, { seed: SEED, runs: LIMITED_RUNS })
+  console.log(`seed ${SEED}: ${runs} runs within limits at ${Math.round((runs / ms) * 1000)}/s`)
+  await expectNone(WITHIN_LIMITS, found)
 }, 300_000)
 
 test('a seed makes the same history again, and two seeds two of them', async () => {
