@@ -1,7 +1,7 @@
 /** The books afterwards: what was delivered, what the ledger says and what the chain says have to be one story. */
 import type { Pool } from 'pg'
 import { decodeFunctionData, type Hex, toHex } from 'viem'
-import { BATCH_SETTLEMENT, UPTO_PROXY, uptoProxyAbi } from '../../adapters/chains/lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, UPTO_PROXY, uptoProxyAbi } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { AUTHORIZATION_USED } from '../server/clients/payer.ts'

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
 import { decodeEventLog, encodeFunctionData, type Hex, pad } from 'viem'
-import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../adapters/chains/lib/x402_contracts.ts'
+import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { differing } from './audit.ts'

@@ -1,7 +1,7 @@
 /** Scenes of bad weather over a crowd of buyers, one fault at a time; then a storm of all, while there are minutes. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { EVM_SCHEMES } from '../../adapters/chains/lib/x402_contracts.ts'
+import { EVM_SCHEMES } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'
 import { lineOf, paidOnChain, type Row } from './audit.ts'
 import { chargedTask, depositsIn, readChannels } from './channel_ledger.ts'

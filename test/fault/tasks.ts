@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Chance } from '../simulation/chance.ts'
-import type { EvmScheme } from '../../adapters/chains/lib/x402_contracts.ts'
+import type { EvmScheme } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { decodeHeader, encodePayment, GENERATIONS } from '../server/clients/payer.ts'
 import { type Demand, endOf, type Payers, type Signed } from './payers.ts'
 import type { Replica } from './replicas.ts'
