@@ -5,11 +5,11 @@ import { type ScriptedAudio, scriptedAudio, TONE } from '../fakes/audio.ts'
 import { PIXEL, type ScriptedVendor, scriptedVendor } from '../fakes/images.ts'
 import { CLIP, type ScriptedVideo, scriptedVideo } from '../fakes/videos.ts'
 import type { Paid } from '../../core/endpoint/mod.ts'
-import { catalog } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, ORIGIN, read, x402Scheme } from '../kit.ts'
 import { law, portLaw, type Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { isAway, READY, set, type EndpointFixture } from './endpoint_fixture.ts'
+import { READY, set, type EndpointFixture } from './endpoint_fixture.ts'
+import { offerLaws, resultLaws } from './sale_laws.ts'
 
 const post = ({ path }: Paid, body: string | null, headers: Record<string, string> = {}) =>
   new Request(ORIGIN + path, {
@@ -74,7 +74,15 @@ const HOUR = 3_600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+const sell = async (...at: Parameters<typeof set>) => ({
+  ...(await set(...at)),
+  endOf: statusOf,
+  replayed: 'PAYMENT_REPLAY',
+})
+
 export const endpointLaws: readonly Law<EndpointFixture>[] = [
+  ...offerLaws(sell),
+  ...resultLaws(sell, JOB),
   law(
     'the quote is one: in three equal headers, in the body, and in its price (contract 1.3, 1.6, 1.12)',
     async (subject) => {
@@ -98,12 +106,6 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     expect(text).toMatch(/^[ -~]+$/)
     expect(3 * (headers.get('payment-required') ?? '').length + JSON.stringify(body).length).toBeLessThan(6144)
     expect(headers.get('cache-control')).toContain('no-store')
-  }),
-  law('a quote lies between the least and the most that discovery says', async (subject) => {
-    const { challenge, endpoint, ports } = await set(subject)
-    const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
-    const amount = BigInt(challenge.body.accepts[0].amount)
-    expect([amount >= min, amount <= max]).toEqual([true, true])
   }),
   law('a probe without a body is answered with the quote of the example', async (subject) => {
     const { gateway, endpoint, challenge } = await set(subject)
@@ -173,27 +175,6 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     expect((await buy({ payment: alice.sign(challenge, { value: 1n }) })).status).toBe(402)
     expect((await collect()).status).toBe(200)
     expect(before).toEqual([0, 0])
-  }),
-  law(
-    'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
-    async (subject) => {
-      const { chain, away, buy, collect } = await set(subject)
-      chain.outage(true)
-      expect(isAway(await buy())).toEqual(away)
-      chain.outage(false)
-      expect((await collect()).status).toBe(200)
-    },
-  ),
-  law('nothing is settled before the result is stored (contract 1.30)', async (subject) => {
-    const settling: unknown[] = []
-    const chain = memoryChain({ before: (question) => (question === 'settle' ? pollUpstream() : undefined) })
-    const { ports, collect } = await set(subject, { chain })
-    async function pollUpstream(): Promise<void> {
-      const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-      settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
-    }
-    expect((await collect()).status).toBe(200)
-    expect(settling).toEqual([['completed', true]])
   }),
   law('exactly the quote moves, and the receipt says so in body and headers (contract 1.1, 1.32)', async (subject) => {
     const { alice, chain, collect, challenge } = await set(subject)
@@ -316,22 +297,6 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       expect(chain.transfers).toHaveLength(1)
     },
   ),
-  law('another wallet is refused with 403, and neither is charged (contract 2.7)', async (subject) => {
-    const { buyer, job, payment, chain, challenge } = await set(subject, JOB)
-    const pollUrl = await job(payment)
-    const bob = buyer('bob')
-    const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
-    expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
-  }),
-  law('one fresh authorization pays for one of two calls', async (subject) => {
-    const { alice, job, clock, challenge, chain } = await set(subject, JOB)
-    const pollUrls = [await job(), await job()]
-    await clock.advance(HOUR)
-    const fresh = alice.sign(challenge)
-    const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
-    expect(answers.map(statusOf).sort()).toEqual(['PAYMENT_REPLAY', 'settled'])
-    expect(chain.transfers).toHaveLength(1)
-  }),
   law('a paid result stays readable when its authorization has expired and its wallet is empty', async (subject) => {
     const { alice, job, payment, chain, clock } = await set(subject, JOB)
     const pollUrl = await job(payment)
@@ -339,15 +304,6 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
     chain.drain(alice.wallet)
     await clock.advance(HOUR)
     expect((await alice.poll(pollUrl, payment)).status).toBe(200)
-  }),
-  law('a result that nobody collects is never charged', async (subject) => {
-    const { job, chain, clock, gateway } = await set(subject, JOB)
-    await job()
-    for (let hours = 0; hours < 50; hours += 5) {
-      await gateway.maintain()
-      await clock.advance(5 * HOUR)
-    }
-    expect(chain.transfers).toEqual([])
   }),
   law('a buyer who hangs up is not charged, and collects by polling', async (subject) => {
     const { passed, open } = door()

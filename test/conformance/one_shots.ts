@@ -3,11 +3,12 @@ import { Value } from '@sinclair/typebox/value'
 import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import type { Inline, Paid } from '../../core/endpoint/mod.ts'
 import { rowOf } from '../../core/http/errors.ts'
-import { catalog, type Endpoint } from '../../core/mod.ts'
+import type { Endpoint } from '../../core/mod.ts'
 import { type Answer, decodeHeader, door, located, ORIGIN, read, x402Scheme } from '../kit.ts'
 import { law, type Law } from './law.ts'
 import { expectNothingRead, expectOwnerReads, strangerHears } from './public_payment.ts'
-import { deserted, isAway, shot, type EndpointFixture } from './endpoint_fixture.ts'
+import { deserted, shot, type EndpointFixture } from './endpoint_fixture.ts'
+import { offerLaws, resultLaws } from './sale_laws.ts'
 
 /** Nothing is made again for whoever collects it; what can end by itself is looked at. */
 const pollsOf = ({ isStillValid: stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
@@ -59,12 +60,18 @@ const isUpstream = ({ errorFormat, errors = [] }: Paid): boolean =>
 const isCoded = ({ errorFormat }: Paid): boolean => errorFormat !== 'market'
 /** Members of a 402 that some results have as well. */
 const CHALLENGED = ['price', 'model', 'poll_url', 'status']
-const HOUR = 3_600_000
 const RESEND = 600_000
 
 // ── the laws ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+async function sell(...at: Parameters<typeof shot>) {
+  const { buy, sellJob, ...scene } = await shot(...at)
+  return { ...scene, buy, collect: buy, job: sellJob, endOf: paidness, replayed: '402' }
+}
+
 export const oneShotLaws: readonly Law<EndpointFixture>[] = [
+  ...offerLaws(sell),
+  ...resultLaws(sell, {}),
   law(
     'the quote is one: in three equal headers, in the body, and in its price to four decimals or six (contract 1.3, 1.6, 1.12)',
     async (subject) => {
@@ -99,12 +106,6 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     expect(atob(required) + JSON.stringify(body)).toMatch(/^[ -~]+$/)
     expect(3 * required.length).toBeLessThan(6144)
     expect(headers.get('cache-control')).toContain('no-store')
-  }),
-  law('a quote lies between the least and the most that discovery says', async (subject) => {
-    const { challenge, endpoint, ports } = await shot(subject)
-    const { min, max } = endpoint.priceRange({ catalog: catalog(), vendors: ports.vendors })
-    const amount = BigInt(challenge.body.accepts[0].amount)
-    expect([amount >= min, amount <= max]).toEqual([true, true])
   }),
   law('a probe is answered with the quote, and buys nothing even with a payment', async (subject) => {
     const { endpoint, challenge, payment, raw, requestCount, chain } = await shot(subject)
@@ -221,28 +222,6 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     expect(requestCount()).toBe(0)
     expect((await buy()).status).toBe(200)
     expect([before, requestCount() > 0]).toEqual([[0, 0], true])
-  }),
-  law(
-    'a chain that cannot be asked is told as the row says, 503 with Retry-After or 402 with a challenge, and the same payment buys later',
-    async (subject) => {
-      const { chain, away, buy, requestCount } = await shot(subject)
-      chain.outage(true)
-      expect(isAway(await buy())).toEqual(away)
-      expect(requestCount()).toBe(0)
-      chain.outage(false)
-      expect((await buy()).status).toBe(200)
-    },
-  ),
-  law('nothing is settled before the result is stored (contract 1.30)', async (subject) => {
-    const settling: unknown[] = []
-    const chain = memoryChain({ before: (question) => (question === 'settle' ? inspect() : undefined) })
-    const { ports, buy } = await shot(subject, { chain })
-    async function inspect(): Promise<void> {
-      const calls = await ports.storage.unsettled(Number.MAX_SAFE_INTEGER, 9)
-      settling.push(...calls.map(({ workStatus, result }) => [workStatus, result !== null]))
-    }
-    expect((await buy()).status).toBe(200)
-    expect(settling).toEqual([['completed', true]])
   }),
   law('exactly the quote moves, and the receipt is in the headers (contract 1.1, 1.32)', async (subject) => {
     const { alice, chain, buy, challenge } = await shot(subject)
@@ -487,31 +466,6 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       expect(chain.transfers).toHaveLength(1)
     },
   ),
-  law('another wallet is refused with 403, and neither is charged (contract 2.7)', async (subject) => {
-    const { buyer, sellJob: stored, chain, challenge } = await shot(subject)
-    const pollUrl = await stored()
-    const bob = buyer('bob')
-    const { status, body } = await bob.poll(pollUrl, bob.sign(challenge))
-    expect([status, body.error, chain.transfers.length]).toEqual([403, 'Payment payer mismatch', 0])
-  }),
-  law('one fresh authorization pays for one of two calls', async (subject) => {
-    const { alice, sellJob: stored, clock, challenge, chain } = await shot(subject)
-    const pollUrls = [await stored(), await stored()]
-    await clock.advance(HOUR)
-    const fresh = alice.sign(challenge)
-    const answers = await Promise.all(pollUrls.map((pollUrl) => alice.poll(pollUrl, fresh)))
-    expect(answers.map(paidness).sort()).toEqual(['402', 'settled'])
-    expect(chain.transfers).toHaveLength(1)
-  }),
-  law('a result that nobody collects is never charged', async (subject) => {
-    const { sellJob: stored, chain, clock, gateway } = await shot(subject)
-    await stored()
-    for (let hours = 0; hours < 50; hours += 5) {
-      await gateway.maintain()
-      await clock.advance(5 * HOUR)
-    }
-    expect(chain.transfers).toEqual([])
-  }),
   law('work that dies with its process is failed, not charged, and its authorization is free', async (subject) => {
     let requestCount = 0
     const { buy, clock, restart, chain } = await shot(subject, {
