@@ -97,6 +97,7 @@ const DOORS = [
   'core/products/chat/mod.ts',
   'core/products/mod.ts',
   'core/x402/mod.ts',
+  'core/mpp/mod.ts',
 ]
 
 test('adapters and server import core by its doors, pages included', () => {

@@ -7,6 +7,7 @@ import { fieldsOf, optional } from '../../core/lib/mod.ts'
 import { type Caller, free, type Gateway, json, keyHeaders, type Reply } from '../../core/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { listRequest, toolLists } from './lists.ts'
+import { type ChargeDemand, credentialHeader, errorCodeOf, REQUIRED, speaksOnlyMpp } from './mpp.ts'
 import { type ReadMedia, resultOf } from './result.ts'
 import { type Operations, operationsOf, toolName } from './tools.ts'
 
@@ -25,10 +26,14 @@ export type Api = {
   /** Sends a request of the HTTP API, which a call of this tool stands for. */
   send(request: Request, context: ServerContext, tool: string): Promise<Response>
   readonly origin: string
+  /** `_meta` of the message and its params as they were sent: the library takes members out of it. */
+  readonly meta?: unknown
 }
 
 /** A server for one connection or one request. */
-export function mcpServer({ Server }: Sdk, { version, operations, send, origin }: Api) {
+export function mcpServer({ Server, ProtocolError }: Sdk, { version, operations, send, origin, meta }: Api) {
+  const metaOf = (own: unknown) => ({ ...fieldsOf(meta), ...fieldsOf(own) })
+
   const server = new Server(
     { name: 'farebox', title: 'Farebox', version },
     {
@@ -48,7 +53,11 @@ export function mcpServer({ Server }: Sdk, { version, operations, send, origin }
     let request: Request
     try {
       const { method, path, body } = operation.request(fieldsOf(params.arguments))
-      const headers = { ...(body !== undefined && { 'content-type': 'application/json' }), ...payment(params._meta) }
+      const headers = {
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...payment(params._meta),
+        ...credentialHeader(metaOf(params._meta)),
+      }
       request = new Request(origin + path, { method, headers, ...(body !== undefined && { body }) })
     } catch (error) {
       if (error instanceof RangeError) return failure(error.message)
@@ -63,10 +72,23 @@ export function mcpServer({ Server }: Sdk, { version, operations, send, origin }
       await file.body?.cancel()
       return undefined
     }
-    return await resultOf(await send(request, context, operation.tool.name), readMedia)
+    const result = await resultOf(await send(request, context, operation.tool.name), readMedia)
+    const charges = result._meta?.[REQUIRED] as ChargeDemand | undefined
+    if (!charges || !speaksOnlyMpp(capabilitiesOf(metaOf(params._meta)) ?? server.getClientCapabilities()))
+      return result
+    throw new ProtocolError(errorCodeOf(metaOf(params._meta)), 'Payment Required', charges)
   })
   return server
 }
+
+/** Some clients of MPP write the credential beside `params`. */
+const metaIn = (message: unknown) => {
+  const { _meta: own, params } = fieldsOf(message)
+  return { ...fieldsOf(own), ...fieldsOf(fieldsOf(params)._meta) }
+}
+
+/** Capabilities of a client: newer revisions of the protocol send them with each request. */
+const capabilitiesOf = (meta: unknown): unknown => fieldsOf(meta)['io.modelcontextprotocol/clientCapabilities']
 
 const failure = (text: string) => ({ isError: true, content: [{ type: 'text' as const, text }] })
 
@@ -151,7 +173,9 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
       return reply
     }
     return await loaded
-      .createMcpHandler(() => mcpServer(loaded, { version, origin, operations, send }), { keepAliveMs: HEARTBEAT_MS })
+      .createMcpHandler(() => mcpServer(loaded, { version, origin, operations, send, meta: metaIn(message) }), {
+        keepAliveMs: HEARTBEAT_MS,
+      })
       .fetch(request, { parsedBody: message })
   }
 }

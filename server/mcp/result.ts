@@ -1,5 +1,6 @@
 /** The result of a tool from a reply of the HTTP API: payment demands, receipts, media and links, as x402 has them. */
 import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
+import { demandIn, receiptMeta, REQUIRED } from './mpp.ts'
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/server'
 
 /** Media up to this size in bytes, all together, are in the result; every file is linked. */
@@ -18,7 +19,8 @@ export type ReadMedia = (url: string, maxBytes: number) => Promise<Media | undef
 export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<CallToolResult> {
   const demand = reply.status === 402 ? decoded(reply.headers.get('payment-required')) : undefined
   const receipt = decoded(reply.headers.get('payment-response'))
-  const meta = receipt && { 'x402/payment-response': receipt }
+  const receipts = { ...(receipt && { 'x402/payment-response': receipt }), ...receiptMeta(reply) }
+  const meta = Object.keys(receipts).length > 0 ? receipts : undefined
   const type = reply.headers.get('content-type')?.split(';', 1)[0] ?? ''
   if (!type.includes('json') && reply.ok) {
     const block = mediaBlock({ type, bytes: await reply.bytes() })
@@ -28,6 +30,7 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
   const body = parsed(text)
   if (demand) {
     const fields = fieldsOf(body)
+    const charges = demandIn(reply, body)
     const recovery = Object.fromEntries(RECOVERY.filter((name) => name in fields).map((name) => [name, fields[name]]))
     const details = typeof fields.details === 'string' ? fields.details : demandText(demand)
     const member = isCode(demand.error) ? 'details' : 'error'
@@ -36,7 +39,7 @@ export async function resultOf(reply: Response, readMedia: ReadMedia): Promise<C
       isError: true,
       structuredContent: whole,
       content: [{ type: 'text', text: JSON.stringify(whole) }],
-      _meta: { 'x402/error': whole, ...meta },
+      _meta: { 'x402/error': whole, ...(charges && { [REQUIRED]: charges }), ...meta },
     }
   }
   const visible = withoutData(body)

@@ -7,6 +7,8 @@ import { mcpEndpoint, operationsIn, type ToolCall } from '../../../server/mcp/mo
 import { resultOf } from '../../../server/mcp/result.ts'
 import { operationsOf, selectedTools, unknownTool } from '../../../server/mcp/tools.ts'
 import { embedded, kit, type KitOptions, ORIGIN, testClock } from '../../kit.ts'
+import { canonicalJson, encodeUrl } from '../../../core/mpp/mod.ts'
+import { payCharge } from '../../core/mpp/mpp_kit.ts'
 import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
 
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
@@ -478,4 +480,62 @@ test("a demand that corrects a voucher keeps the scheme's code, which its client
   }
   expect(await result(code)).toMatchObject({ error: code, details: 'the base is 7', accepts })
   expect(await result('Payment Required')).toMatchObject({ error: 'the base is 7', accepts })
+})
+
+describe('a client of MPP', () => {
+  const meta = (name: string) => `org.paymentauth/${name}`
+
+  test('reads its challenge beside the demand of x402, pays with a credential in _meta, and gets its receipt there (contract 24.13)', async () => {
+    const { send, call, chain, alice } = open()
+    const demand = await call('images_generations', FOX)
+    expect([demand.isError, demand.structuredContent.x402Version]).toEqual([true, 2])
+    const [{ request, ...parameters }] = demand._meta[meta('payment-required')].challenges
+    expect([parameters.method, parameters.intent, request.amount]).toEqual(['evm', 'charge', '22000'])
+    const challenge = { ...parameters, request: encodeUrl(canonicalJson(request)) }
+    const credential = payCharge(chain, challenge, { from: alice.wallet })
+    const written = { ...credential, challenge: { ...parameters, request } }
+    const params = { name: 'images_generations', arguments: FOX, _meta: { [meta('credential')]: written } }
+    const { result } = await send('tools/call', params)
+    expect(result.isError).toBeUndefined()
+    const receipt = result._meta[meta('receipt')]
+    expect([receipt.status, receipt.challengeId, receipt.reference]).toEqual([
+      'success',
+      parameters.id,
+      chain.transfers[0]?.transaction,
+    ])
+    const again = (await send('tools/call', { ...params, arguments: { ...FOX, prompt: 'a blue fox' } })).result
+    expect([again.isError, again._meta?.[meta('payment-required')], chain.transfers.length]).toEqual([
+      true,
+      undefined,
+      1,
+    ])
+  })
+
+  test('that declares no x402 gets errors of JSON-RPC with its challenges (contract 24.13)', async () => {
+    const { send } = open()
+    const capabilities = { experimental: { payment: { methods: { evm: { intents: ['charge'] } } } } }
+    const declared = { 'io.modelcontextprotocol/clientCapabilities': capabilities }
+    const asking = (more: object) =>
+      send('tools/call', { name: 'images_generations', arguments: FOX, _meta: { ...declared, ...more } })
+    const { error } = await asking({})
+    expect([error?.code, error?.data.httpStatus, error?.data.challenges.length]).toEqual([-32_042, 402, 1])
+    const refused = await asking({ [meta('credential')]: { challenge: {}, payload: {} } })
+    expect([refused.error?.code, refused.error?.data.problem.type]).toEqual([
+      -32_043,
+      'https://paymentauth.org/problems/malformed-credential',
+    ])
+    expect(refused.error?.data.challenges[0].id).not.toBe(error?.data.challenges[0].id)
+  })
+
+  test('may pay by one protocol in one call (contract 24.11, 24.13)', async () => {
+    const { send, call, sign, chain } = open()
+    const payment = sign(await call('images_generations', FOX))
+    const both = { 'x402/payment': payment, [meta('credential')]: { challenge: {}, payload: {} } }
+    const { result } = await send('tools/call', { name: 'images_generations', arguments: FOX, _meta: both })
+    expect([result.isError, result.content[0].text, chain.transfers.length]).toEqual([
+      true,
+      expect.stringContaining('two payments'),
+      0,
+    ])
+  })
 })
