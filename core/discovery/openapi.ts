@@ -370,7 +370,7 @@ function quotedExample(endpoint: Sold, price: Price, facts: GatewayDescription):
 }
 
 const LIVE =
-  'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event.'
+  'The answer, or its events where `stream` is true. A paid one is settled after it was made; see `PAYMENT-RESPONSE`, or the comment before the last event (in streams of generateContent, the member `payment` of the last event).'
 const EVENTS = { schema: { type: 'string' }, example: 'data: {}\n\n' }
 
 /** The price in shared examples. */

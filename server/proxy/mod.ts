@@ -414,8 +414,10 @@ function watched(
       try {
         const { done: isEnd, value } = await reader.read()
         if (isEnd) {
-          const comment = (name: string) => new RegExp(`(?:^|\\n): ${name} (\\S+)`).exec(tail)?.[1]
-          await done({ receipt: comment('x-payment-receipt'), charge: comment('payment-response') })
+          // A comment, or a member of the last event where the format has no comments (contract 6.50, 7.36).
+          const named = (name: string) =>
+            [...tail.matchAll(new RegExp(`(?:(?:^|\\n): ${name} |"${name}":")([^\\s"\\\\]+)`, 'g'))].at(-1)?.[1]
+          await done({ receipt: named('x-payment-receipt'), charge: named('payment-response') })
           return controller.close()
         }
         tail = (tail + decoder.decode(value, { stream: true })).slice(-TAIL)

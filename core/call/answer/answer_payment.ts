@@ -1,4 +1,4 @@
-/** The meaning of a settlement's end for an answer, as its headers or its last comment report it. */
+/** The meaning of a settlement's end for an answer, as its headers or its last event report it. */
 import type { Engine } from '../../engine.ts'
 import { chargeReceiptHeaders } from '../../endpoint/charging.ts'
 import * as replies from '../../endpoint/replies.ts'
@@ -11,7 +11,7 @@ import type { OpenedCall } from '../work/opened_call.ts'
 /** The charge of an answer. `unknown`: the settlement was sent and not confirmed in time. */
 export type Charge = 'none' | 'settled' | 'unknown'
 
-/** Payment outcome of an answer, as its headers or its last comment report it. */
+/** Payment outcome of an answer, as its headers or its last event report it. */
 export type AnswerPayment = {
   readonly headers: Readonly<Record<string, string>>
   readonly isRefused: boolean

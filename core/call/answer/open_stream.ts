@@ -3,8 +3,9 @@ import type { Engine } from '../../engine.ts'
 import type { AnswerStream } from '../../endpoint/mod.ts'
 import type { ErrorFormat } from '../../http/error_formats.ts'
 import type { ApiError } from '../../http/errors.ts'
+import { withReceipt } from '../../http/stream_receipt.ts'
 import type { Charge } from './answer_payment.ts'
-import { asStreamError, EMPTY, lastEvent, TOO_SHORT } from './stream_errors.ts'
+import { asStreamError, EMPTY, lastEvent, REFUSED, TOO_SHORT } from './stream_errors.ts'
 
 /**
  * The payment side of a stream. No method rejects. `settle` is idempotent. `isWhole` says that everything was
@@ -22,7 +23,12 @@ export type StreamPayment = {
     readonly isWhole: boolean
     /** It is settled on the way, and goes on: what was used is not known yet. */
     readonly goesOn?: boolean
-  }): Promise<{ readonly comment: string; readonly isRefused: boolean; readonly charge: Charge }>
+  }): Promise<{
+    /** Headers of the receipt, which are sent at the end of the stream, because its own headers have been sent. */
+    readonly receipt: Readonly<Record<string, string>>
+    readonly isRefused: boolean
+    readonly charge: Charge
+  }>
   /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether this process still owns the call. Checked before each event is delivered. */
@@ -84,8 +90,11 @@ export async function close(
   const { stream, payment } = open
   if (isWhole && !stream.hasContent()) return await fail(open, EMPTY)
   end(open)
-  const { comment } = payment ? await settle(open, payment, { isWhole }) : { comment: '' }
-  closeWith(open, comment + last())
+  const paid = payment && (await settle(open, payment, { isWhole }))
+  // The whole content may be in the closing events.
+  const isWithheld = paid?.isRefused === true && payment?.settlesEarly === true && !open.isSettlementKnown
+  const closing = isWithheld ? lastEvent(open, REFUSED) : last()
+  closeWith(open, paid ? withReceipt(closing, { receipt: paid.receipt, errorFormat: open.errorFormat }) : closing)
   // Do not wait for upstreams that keep the connection open after their last event.
   stream.cancel()
 }

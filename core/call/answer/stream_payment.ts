@@ -105,7 +105,7 @@ async function settleStream(
   if (!isFirst) await storeRest(state, isWhole)
   const { origin, path } = opened.requestContext
   const signed = (await engine.signing?.headers(headers, `${origin}${path}`, origin)) ?? headers
-  return { comment: commentOf(signed), isRefused, charge }
+  return { receipt: signed, isRefused, charge }
 }
 
 /** The stream was settled on the way, so the rest has to be added. */
@@ -136,16 +136,6 @@ async function failStream(
   const failing = () => fail(storage, call, failure, clock.now())
   const what = 'the end of a stream that broke off'
   await failing().catch(() => background(repeatWhileValid(engine, { call, authorization, what }, failing)))
-}
-
-/**
- * The receipt of a stream as SSE comments, because its headers have already been sent. Clients ignore comments that
- * they do not know.
- */
-function commentOf(headers: Readonly<Record<string, string>>): string {
-  return `${Object.entries(headers)
-    .map(([name, value]) => `: ${name} ${value}`)
-    .join('\n')}\n\n`
 }
 
 const NOT_WHOLE = new ApiError('MODEL_UNAVAILABLE', {

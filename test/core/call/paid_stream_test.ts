@@ -472,23 +472,40 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
     [
       'generate_content',
       CONTENTS,
-      0,
+      1,
       '/api/v1beta/models/vendor-b/chat-3.1-pro:streamGenerateContent',
       { contents: [{ role: 'user', parts: [{ text: 'Hi?' }] }] },
     ],
   ] as const
   for (const [format, lines, buffered, path, body] of surfaces) {
-    const open = async (...pieces: readonly (string | Error)[]) => {
+    const openedBy = async (pieces: readonly (string | Error)[], { drains = false } = {}) => {
       const subject = await table(undefined, {
-        chatVendor: { format, ask: async () => streamAnswer(pieces) },
+        chatVendor: {
+          format,
+          async ask() {
+            if (drains) subject.chain.drain(subject.alice.wallet)
+            return streamAnswer(pieces)
+          },
+        },
         allowlists: { generate_content: [memoryChain().wallet('alice')] },
+        ...(drains && { newWallet: { calls: 1 } }),
       })
       const payment = await subject.signed(body, { path })
-      return { ...subject, text: await (await subject.post(body, { path, payment })).text() }
+      return { table: subject, text: await (await subject.post(body, { path, payment })).text() }
+    }
+    const open = async (...pieces: readonly (string | Error)[]) => {
+      const { table: subject, text } = await openedBy(pieces)
+      return { ...subject, text }
     }
 
-    test(`${format}: passes as it came, with the receipt before its last event`, async () => {
-      const { text, chain } = await open(...lines)
+    test(`${format}: passes as it came, with the receipt before or in its last event`, async () => {
+      const { text: sent, chain } = await open(...lines)
+      // The receipt is a member of the last event (contract 7.36).
+      const text =
+        format === 'generate_content' ? sent.replace(/,"payment":\{[^}]*"payment-response"[^}]*\}/, '') : sent
+      expect([text === sent, sent.includes('\n: ')]).toEqual(
+        format === 'generate_content' ? [false, false] : [true, true],
+      )
       const last = lines.slice(lines.length - buffered).join('')
       expect([
         text.startsWith(lines.slice(0, lines.length - buffered).join('')),
@@ -496,6 +513,17 @@ describe('a stream of a vendor that speaks the format of its reader', () => {
         chain.transfers.length,
       ]).toEqual([true, true, 1])
       expect(text.replace(/^: .*\n: .*\n\n/m, '')).toBe(lines.join(''))
+    })
+
+    test(`${format}: all of its answer in the last event is withheld from a new wallet that cannot pay (contract 6.48)`, async () => {
+      const payload = JSON.parse(/^data: (.*)$/m.exec(lines.at(-1) ?? '')?.[1] ?? '')
+      const output = [{ type: 'message', content: [{ type: 'output_text', text: 'hello' }] }]
+      const whole = format === 'responses' ? { ...payload, response: { ...payload.response, output } } : payload
+      const last = lines.at(-1)?.replace(/^data: .*$/m, `data: ${JSON.stringify(whole)}`) ?? ''
+      const pieces = format === 'messages' ? lines : [last]
+      const { table: opened, text } = await openedBy(pieces, { drains: true })
+      expect([text.includes('The payment of this stream was refused'), text.includes('STOP')]).toEqual([true, false])
+      expect([text.includes('hello'), opened.chain.transfers.length]).toEqual([false, 0])
     })
 
     test(`${format}: one that breaks off is not charged, and ends with an error of its surface`, async () => {

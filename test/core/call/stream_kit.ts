@@ -7,7 +7,7 @@ import { type Buyer, door, encodePayment, type Kit, kit, type KitOptions, ORIGIN
 export const COMPLETIONS = '/api/v1/chat/completions'
 export const MODEL = 'vendor-a/chat-5.4-mini'
 export const SKY = { model: MODEL, messages: [{ role: 'user', content: 'Why is the sky blue?' }], max_tokens: 100 }
-export const STREAM = { ...SKY, stream: true }
+export const STREAM = { ...SKY, stream: true, stream_options: { include_usage: true } }
 
 /** A chunk that goes out as it came in: its model has our name already. */
 export const deltaChunk = (delta: Fields, more: Fields = {}): string => chunk(delta, { ...more, model: MODEL })

@@ -12,6 +12,7 @@ import type { Running } from '../../../server/main.ts'
 import { door } from '../../kit.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Checkout, checkoutAt } from './chat_kit.ts'
+import { PROGRAMS } from '../../programs/mod.ts'
 
 const ECHO = 'farebox/echo'
 const FREE = 'farebox/echo-free'
@@ -455,6 +456,50 @@ describe('@anthropic-ai/sdk', () => {
       .catch((error: unknown) => error)
     expect(unpaid).toMatchObject({ status: 402, error: { type: 'error', error: { type: 'payment_required' } } })
   })
+})
+
+/** Clients of Google that are still shipped (the newer one in its command line) and read no comments. */
+describe('older clients of Google', () => {
+  const read: Readonly<Record<string, (baseUrl: string) => Promise<string>>> = {
+    async '@google/genai 1.30.0'(baseUrl) {
+      const { GoogleGenAI: Client } = (await import(
+        Bun.resolveSync('genai-1.30', PROGRAMS)
+      )) as typeof import('@google/genai')
+      const client = new Client({ apiKey: 'any', httpOptions: { baseUrl } })
+      const chunks = await gathered(await client.models.generateContentStream({ model: ECHO, contents: 'Hello there' }))
+      return chunks.map(({ text }) => text ?? '').join('')
+    },
+    async '@google/generative-ai 0.24.1'(baseUrl) {
+      const { GoogleGenerativeAI: Client } = await import(Bun.resolveSync('@google/generative-ai', PROGRAMS))
+      const model = new Client('any').getGenerativeModel({ model: `models/${ECHO}` }, { baseUrl })
+      const { stream } = await model.generateContentStream('Hello there')
+      const chunks = await gathered(stream as AsyncIterable<{ text(): string }>)
+      return chunks.map((chunk) => chunk.text()).join('')
+    },
+  }
+  for (const [name, answerOf] of Object.entries(read)) {
+    test(`${name} reads a stream, which is paid once (contract 7.36)`, async () => {
+      // These clients take no fetch.
+      const proxy = Bun.serve({
+        port: 0,
+        async fetch(request) {
+          const { pathname, search } = new URL(request.url)
+          const { body, headers, status } = await checkout.pay(`${running.url}/api${pathname}${search}`, {
+            method: 'POST',
+            headers: { 'content-type': 'application/json' },
+            body: await request.text(),
+          })
+          return new Response(body, { status, headers: { 'content-type': headers.get('content-type') ?? '' } })
+        },
+      })
+      try {
+        const { answer, sales } = await checkout.bought(() => answerOf(`http://127.0.0.1:${proxy.port}`))
+        expect([answer.includes('You said: "Hello there".'), sales.length]).toEqual([true, 1])
+      } finally {
+        await proxy.stop(true)
+      }
+    }, 30_000)
+  }
 })
 
 describe('@google/genai', () => {

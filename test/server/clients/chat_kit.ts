@@ -9,8 +9,8 @@ import { decodeHeader, payerAt } from './payer.ts'
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
 /**
- * One answer to a paid request: what its 402 asked for, what its headers said, and the comments of its stream, once
- * that is read.
+ * One answer to a paid request: what its 402 asked for, what its headers said, and what its stream says of the payment,
+ * in comments or in the last event, once that is read.
  */
 export type Sale = { readonly quote: bigint; readonly headers: Headers; comments: string }
 export type Bought<T> = { readonly answer: T; readonly sales: readonly Sale[] }
@@ -41,7 +41,8 @@ export async function checkoutAt(url: string) {
     const decoder = new TextDecoder()
     const listening = new TransformStream<Uint8Array, Uint8Array>({
       transform(bytes, controller) {
-        for (const [line] of decoder.decode(bytes, { stream: true }).matchAll(/^:.*$/gm)) sale.comments += `${line}\n`
+        for (const [line] of decoder.decode(bytes, { stream: true }).matchAll(/^:.*$|"payment":\{.*$/gm))
+          sale.comments += `${line}\n`
         controller.enqueue(bytes)
       },
     })
@@ -77,7 +78,7 @@ export async function checkoutAt(url: string) {
 
   /**
    * Runs `work`, and expects that the chain has one Transfer of the quoted amount to the seller for every answer that
-   * was paid, no other, and that each answer carries its receipt: in its headers, or in a comment of its stream.
+   * was paid, no other, and that each answer carries its receipt: in its headers, or in its stream.
    */
   async function bought<T>(work: () => Promise<T>): Promise<Bought<T>> {
     sales = []
@@ -105,6 +106,7 @@ export async function checkoutAt(url: string) {
 
 function receiptOf(sale: Sale | undefined) {
   const receipt =
-    sale?.headers.get('payment-response') ?? /^: payment-response (\S+)$/im.exec(sale?.comments ?? '')?.[1]
+    sale?.headers.get('payment-response') ??
+    /(?:^: payment-response |"payment-response":")([\w+/=]+)/im.exec(sale?.comments ?? '')?.[1]
   return receipt ? decodePaymentResponseHeader(receipt) : undefined
 }

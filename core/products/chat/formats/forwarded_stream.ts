@@ -42,7 +42,8 @@ type Forwarding = {
 /**
  * Forwards a vendor's stream in the format that the caller reads. Complete events are passed on as the bytes received,
  * or in the contract's spelling where the vendor's differs. `[DONE]` and its equivalents are held back as the closing
- * events, and end the stream. Throws an ApiError for an error event, after the events before it, and for a stream that
+ * events, and end the stream; generate_content has none, so that an event with a finish reason is held back until
+ * another one follows. Throws an ApiError for an error event, after the events before it, and for a stream that
  * is interrupted.
  */
 export function forwardedStream(upstream: ChatStream, options: StreamFormat): TrackedStream {
@@ -121,6 +122,7 @@ function onEnd(forwarding: Forwarding): Uint8Array | undefined {
     data === '[DONE]' || (data !== undefined && tryJson(data)) ? normalized(forwarding, [buffered]) : undefined
   progress.isOver = true
   if (!progress.isFinished) forwarding.failure ??= brokenOff()
+  trackContent(forwarding, progress.closing)
   if (!progress.isFinished || forwarding.format !== 'chat' || progress.closing !== '') return out
   progress.closing = DONE
   const ending = reader.ending?.() ?? ''
@@ -149,12 +151,15 @@ function processed(forwarding: Forwarding, text: string): string {
   // The end often comes in one piece with the last words, which count.
   const isEnding = progress.closing === DONE || forwarding.failure !== undefined
   const out = isEnding ? read + (reader.ending?.() ?? '') : read
-  if (format !== 'chat') {
-    progress.hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
-    progress.hasStarted ||= progress.hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
-  }
+  trackContent(forwarding, out)
   if (format === 'responses' && out.includes(SEQUENCE)) forwarding.lastNumbered = out
   return reader.renamed?.(out) ?? out
+}
+
+function trackContent({ format, progress }: Forwarding, out: string): void {
+  if (format === 'chat') return
+  progress.hasContent ||= CONTENT[format].test(out) && out.split(EVENT_END).some((raw) => isContentEvent(raw, format))
+  progress.hasStarted ||= progress.hasContent || out.split(EVENT_END).some((raw) => isAnswerStart(raw, format))
 }
 
 /** Length of the plain events at the start of a text, which pass as they are; what follows is read event by event. */
@@ -179,7 +184,7 @@ function processEvents(forwarding: Forwarding, text: string): string {
       const event = !isPlain || reader.isRead(raw) || reader.marks.test(raw) ? parseEvent(raw) : undefined
       if (event && !isPlain && event.data !== '[DONE]' && !tryJson(event.data)) throw brokenOff()
       if (event) out += reader.read(event, raw)
-      if (!event) out += isPlain ? raw : keepAlive(raw)
+      if (!event) out += isPlain ? raw : keepAlive(raw, format)
     } catch (error) {
       forwarding.failure = error as ApiError
     }
@@ -214,8 +219,9 @@ const PLAIN: Readonly<Record<ChatFormat, RegExp>> = {
 const isOnePlain = (text: string): boolean =>
   text.startsWith('data: {') && text.indexOf('\n') === text.length - 2 && text.endsWith('}\n\n')
 
-/** Comments are keep-alives; their text is not forwarded. */
-const keepAlive = (raw: string): string => (raw.trim() === '' ? '' : ': working\n\n')
+/** Comments are keep-alives; their text is not forwarded, and nothing of them where clients cannot read comments. */
+const keepAlive = (raw: string, format: ChatFormat): string =>
+  raw.trim() === '' || format === 'generate_content' ? '' : ': working\n\n'
 
 /** A line without exactly one space after its name. */
 const UNUSUAL_SPACING = /^(?:data|event|id|retry):(?! )/m

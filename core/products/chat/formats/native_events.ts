@@ -2,7 +2,7 @@
 import { type Fields, isFields, type Json } from '../../../lib/json.ts'
 import type { ChatFormat, ChatStream, SseEvent } from '../../../ports/vendors/chat.ts'
 import { isEmpty } from './empty_answer.ts'
-import { parseEvent, tryJson } from './sse.ts'
+import { parseEvent, sseJson, tryJson } from './sse.ts'
 import { EVENT_END, type EventReader, type StreamProgress, upstreamFailure } from './stream_progress.ts'
 
 type Reading = { readonly upstream: ChatStream; readonly progress: StreamProgress }
@@ -53,20 +53,36 @@ const COUNTED = '"usageMetadata"'
 /** The last event of generate_content has a finish reason, or the reason why there is no answer. */
 const ENDED = /"(?:finishReason|finish_reason|blockReason)": ?"/
 
+/** Clients of this format read single lines of data and nothing else (contract 7.36). */
+const SINGLE_LINE = /^data: \{[^\n]*\}\n\n$/
+
+/** An event with a finish reason is held back until another one follows: the last event carries the receipt. */
 function generateContent({ upstream, progress }: Reading): EventReader {
   let lastCounts = ''
+  const released = (): string => {
+    const { closing } = progress
+    progress.closing = ''
+    return closing
+  }
   return {
-    marks: /"error":|event: error/,
+    marks: /"error":|event: error|"(?:finishReason|finish_reason|blockReason)": ?"/,
     isRead(text) {
       if (text.includes(COUNTED)) lastCounts = text
       progress.isFinished ||= ENDED.test(text)
-      return false
+      return progress.closing !== ''
     },
     read({ event, data }, raw) {
-      if (event === 'error' || tryJson(data)?.error !== undefined)
-        throw upstreamFailure(upstream, progress, { event, data })
-      return raw
+      const payload = tryJson(data)
+      if (event === 'error' || payload?.error !== undefined) throw upstreamFailure(upstream, progress, { event, data })
+      const isPing = event !== undefined && payload?.candidates === undefined
+      if (!payload || isPing) return ''
+      const out = SINGLE_LINE.test(raw) ? raw : sseJson(payload)
+      const before = released()
+      if (!ENDED.test(data)) return before + out
+      progress.closing = out
+      return before
     },
+    ending: released,
     lastUsage: () => lastUsage(lastCounts),
   }
 }

@@ -161,9 +161,51 @@ describe('on a vendor that speaks generateContent', () => {
     const { stream, vendor, chain } = gatewayOf(async () => streamAnswer(events))
     const { response, text } = await stream(order(), `${pathOf(MODEL, 'streamGenerateContent')}?alt=sse`)
     expect([response.status, response.headers.get('content-type')]).toEqual([200, 'text/event-stream; charset=utf-8'])
-    expect([...text.matchAll(/^data: (.*?)\r?$/gm)].map(([, data]) => `data: ${data}\r\n\r\n`)).toEqual(events)
+    const [first, last] = text.split(/(?<=\n\n)/)
+    expect(first).toBe(events[0]?.replaceAll('\r', '') ?? '')
+    const { payment, ...sent } = JSON.parse(last?.slice('data: '.length) ?? '')
+    expect(`data: ${JSON.stringify(sent)}\r\n\r\n`).toBe(events[1] ?? '')
+    expect(decodeHeader(payment['payment-response'])).toMatchObject({ success: true })
     expect(vendor.orders[0]).toMatchObject({ format: 'generate_content', stream: true })
     expect(chain.transfers.length).toBe(1)
+  })
+})
+
+/** What @google/genai 1.30.0 and @google/generative-ai 0.24.1 can read: they match this, again and again. */
+const READABLE = /^(?:data: [^\n]*\n\n)+$/
+
+describe('a stream of generateContent has no comments (contract 7.36)', () => {
+  const piece = (text: string, more: Fields = {}) =>
+    `data: ${JSON.stringify({ candidates: [{ content: { role: 'model', parts: [{ text }] }, ...more }] })}\n\n`
+  const events = [': working\n\n', piece('Bl'), ': working\n\n', piece('ue.', { finishReason: 'STOP' })]
+  const vendors: readonly (readonly [string, Parameters<typeof gatewayOf>])[] = [
+    ['one that speaks it', [async () => streamAnswer(events)]],
+    ['one answer in one event', [async () => streamAnswer(events.slice(-1))]],
+    ['any other one', [undefined, { chatVendor: scriptedChat() }]],
+  ]
+  for (const [vendor, options] of vendors) {
+    test(`from ${vendor}: the receipt is the member payment of the last event`, async () => {
+      const { stream, chain, alice } = gatewayOf(...options)
+      const before = alice.balance()
+      const { text } = await stream(order(), `${pathOf(MODEL, 'streamGenerateContent')}?alt=sse`)
+      expect(text).toMatch(READABLE)
+      const chunks = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data ?? ''))
+      expect(chunks.filter(({ payment }) => payment !== undefined)).toEqual(chunks.slice(-1))
+      const { candidates, payment } = chunks.at(-1)
+      expect(candidates[0].finishReason).toBe('STOP')
+      const [transfer] = chain.transfers
+      expect([chain.transfers.length, before - alice.balance()]).toEqual([1, transfer?.value ?? 0n])
+      expect(payment['x-payment-receipt']).toBe(transfer?.transaction)
+      expect(decodeHeader(payment['payment-response'])).toMatchObject({ success: true, payer: alice.wallet })
+    })
+  }
+
+  test('one that breaks off ends with its error alone, unpaid', async () => {
+    const { stream, chain } = gatewayOf(async () => streamAnswer([piece('Bl'), new Error('secret')]))
+    const { text } = await stream(order(), `${pathOf(MODEL, 'streamGenerateContent')}?alt=sse`)
+    expect(text).toMatch(READABLE)
+    expect(JSON.parse(text.split('data: ').at(-1) ?? '')).toMatchObject({ error: { status: 'UNAVAILABLE' } })
+    expect(chain.transfers).toEqual([])
   })
 })
 

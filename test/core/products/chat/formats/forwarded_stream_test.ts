@@ -78,7 +78,7 @@ const native: readonly (readonly [ChatFormat, readonly string[], last: number, u
   ['chat', CHAT, 1, { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 }],
   ['messages', MESSAGES, 1, { input_tokens: 3, output_tokens: 9 }],
   ['responses', RESPONSES, 1, { input_tokens: 3, output_tokens: 2 }],
-  ['generate_content', CONTENTS, 0, { promptTokenCount: 3, candidatesTokenCount: 2 }],
+  ['generate_content', CONTENTS, 1, { promptTokenCount: 3, candidatesTokenCount: 2 }],
 ]
 
 describe('content that a reader pays for', () => {
@@ -113,7 +113,7 @@ describe('watched()', () => {
     test(`${format}: passes the bytes of its vendor, holds the last event back, and knows the usage`, async () => {
       const stream = forwardedStream(upstream(...reported), { format })
       const { text, closing: stored, error, pieces } = await heard(stream)
-      expect([error, text, stored]).toEqual([undefined, body, last > 0 ? closing : ''])
+      expect([error, text, stored]).toEqual([undefined, body, closing])
       expect([pieces.length, stream.hasContent(), stream.usage()]).toEqual([
         reported.length - last,
         true,
@@ -157,11 +157,7 @@ describe('watched()', () => {
       ]
       const stream = forwardedStream(upstream(...pinged), { format })
       const { text, closing: stored, error } = await heard(stream)
-      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), stored]).toEqual([
-        undefined,
-        body,
-        last > 0 ? closing : '',
-      ])
+      expect([error, text.replace(/^:.*\n\n|^event: ping\n.*\n\n/gm, ''), stored]).toEqual([undefined, body, closing])
       expect(stream.usage()).toEqual(usage as never)
     })
 
@@ -216,8 +212,9 @@ describe('watched()', () => {
   }
 
   test('is over with its last event: a vendor that keeps the line open, or goes on, is not waited for', async () => {
-    for (const [format, reported, last] of native) {
-      if (last === 0) continue
+    for (const [format, reported] of native) {
+      // Its last event is known by the end of the stream alone.
+      if (format === 'generate_content') continue
       let requestCount = 0
       const open = {
         next: () =>
@@ -232,6 +229,43 @@ describe('watched()', () => {
         closing: reported.at(-1) ?? '',
         error: undefined,
       })
+    }
+  })
+
+  test('generate_content: an event with a finish reason is held back until another one follows (contract 7.36)', async () => {
+    const event = (text: string, more = {}) =>
+      `data: ${JSON.stringify({ candidates: [{ content: { parts: [{ text }] }, ...more }] })}\n\n`
+    const finish = { finishReason: 'STOP' }
+    const [one, two, last] = [event('a', finish), event('b'), event('c', finish)]
+    for (const sent of [[one, two, last], [`${one}${two}${last}`]]) {
+      const stream = forwardedStream(upstream(...sent), { format: 'generate_content' })
+      expect(await heard(stream)).toMatchObject({ text: one + two, closing: last, error: undefined })
+    }
+    const alone = forwardedStream(upstream(one), { format: 'generate_content' })
+    expect(await heard(alone)).toMatchObject({ text: '', closing: one })
+    expect([alone.hasContent(), alone.hasStarted()]).toEqual([true, true])
+    const broken = forwardedStream(upstream(one, 'data: {"error":{"message":"secret"}}\n\n'), {
+      format: 'generate_content',
+    })
+    expect(await heard(broken)).toMatchObject({ text: one, closing: '', error: BROKEN })
+  })
+
+  test('generate_content: nothing but single lines of data goes out (contract 7.36)', async () => {
+    const events = [
+      ': working\n\n',
+      'event: ping\ndata: {}\n\n',
+      ': why\nevent: message\ndata: {"candidates":\ndata: [{"content":{"parts":[{"text":"hi"}]}}]}\n\n',
+      ...CONTENTS,
+      ': bye\n\n',
+      'data: [DONE]\n\n',
+    ]
+    for (const size of [1, 7, 10_000]) {
+      const { text, closing } = await heard(
+        forwardedStream(cutAt(events.join(''), 0, size), { format: 'generate_content' }),
+      )
+      expect(text + closing).toBe(
+        [`data: {"candidates":[{"content":{"parts":[{"text":"hi"}]}}]}\n\n`, ...CONTENTS].join(''),
+      )
     }
   })
 
