@@ -462,10 +462,8 @@ describe('@anthropic-ai/sdk', () => {
 describe('older clients of Google', () => {
   const read: Readonly<Record<string, (baseUrl: string) => Promise<string>>> = {
     async '@google/genai 1.30.0'(baseUrl) {
-      const { GoogleGenAI: Client } = (await import(
-        Bun.resolveSync('genai-1.30', PROGRAMS)
-      )) as typeof import('@google/genai')
-      const client = new Client({ apiKey: 'any', httpOptions: { baseUrl } })
+      const older = (await import(Bun.resolveSync('genai-1.30', PROGRAMS))) as { GoogleGenAI: typeof GoogleGenAI }
+      const client = new older.GoogleGenAI({ apiKey: 'any', httpOptions: { baseUrl } })
       const chunks = await gathered(await client.models.generateContentStream({ model: ECHO, contents: 'Hello there' }))
       return chunks.map(({ text }) => text ?? '').join('')
     },
