@@ -46,7 +46,6 @@ export function describe(
   const freeContext = {
     catalog: products.catalog,
     prices,
-    allowlists: settings.allowlists,
     objects,
     vendors,
     countTokens,

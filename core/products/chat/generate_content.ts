@@ -252,7 +252,7 @@ const modelOf = ({ id, name, description, contextWindow, maxOutput }: ChatRow) =
 })
 
 const isSold = (offering: Offering, row: ChatRow): boolean =>
-  shared.isOffered(offering) && isOnSurface(row) && offering.vendors.chat(row) !== undefined
+  isOnSurface(row) && offering.vendors.chat(row) !== undefined
 
 const listModels = free({
   name: 'generate_content.models',
