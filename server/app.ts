@@ -70,7 +70,7 @@ export function app({
   const parsed = originParser()
   const addressOf = addressReader({ publicOrigin, trustedProxies, log, parsed })
   const headersFor = corsHeaders()
-  const tools = new Map<Gateway, McpEndpoint>()
+  const toolsOf = toolsByGateway()
   const pages = webPages()
   const compressed = documentCompression()
   const ownReply = ownRoutes({ ...defined({ devnet, isKeyed, metrics, operator }), attempts, pages })
@@ -144,12 +144,6 @@ export function app({
       : reply
   }
 
-  function toolsOf(gateway: Gateway): McpEndpoint {
-    const endpoint = tools.get(gateway) ?? mcpEndpoint(gateway, { version: manifest.version })
-    tools.set(gateway, endpoint)
-    return endpoint
-  }
-
   const elysia = new Elysia()
   // Asked of its context, the server would be defined as a property of every request.
   return elysia.all('/*', ({ request }) => serve(request, elysia.server?.requestIP(request) ?? null), {
@@ -210,6 +204,16 @@ function ownRoutes({
       if (answer) return answer
     }
     return undefined
+  }
+}
+
+/** The tools of each gateway, made once. */
+function toolsByGateway(): (gateway: Gateway) => McpEndpoint {
+  const tools = new Map<Gateway, McpEndpoint>()
+  return (gateway) => {
+    const endpoint = tools.get(gateway) ?? mcpEndpoint(gateway, { version: manifest.version })
+    tools.set(gateway, endpoint)
+    return endpoint
   }
 }
 

@@ -35,7 +35,7 @@ const IP = 'alerts'
 
 /** A finder for each kind, so that one that fails hides no other. */
 export function findersOf(watched: Watched): readonly Finder[] {
-  const { gateways, storage, clock, lowAccounts, clockTrouble, directories, freeShare = freeShareOf } = watched
+  const { gateways, storage, clock, lowAccounts, clockTrouble, directories } = watched
   const isStorageReachable = storageProbe(storage, clock)
   const areObjectsReachable = objectsProbe(watched.objects, clock)
   return [
@@ -71,108 +71,108 @@ export function findersOf(watched: Watched): readonly Finder[] {
         return trouble === undefined ? [] : [processWide('clock_skew', `Sales stopped: ${trouble}.`)]
       },
     },
-    { name: 'payments', find: payments },
-    { name: 'settlements', find: settlements },
+    { name: 'payments', find: () => payments(watched) },
+    { name: 'settlements', find: () => settlements(watched) },
     { name: 'sales', find: async () => (await Promise.all(gateways.map(sales))).flat() },
     { name: 'vendors', find: async () => (await Promise.all(gateways.slice(0, 1).map(vendors))).flat() },
-    { name: 'disk', find: async () => (await Promise.all(directories.map(disk))).flat() },
+    { name: 'disk', find: async () => (await Promise.all(directories.map((each) => disk(each, watched)))).flat() },
   ]
+}
 
-  async function payments(): Promise<readonly Condition[]> {
-    const found = await storage.unsettled(clock.now() - DOUBT_MS, MAX_LISTED)
-    const named = [...new Set(found.map(({ gateway }) => gateway))]
-    const byGateway = named.map((name) => [name, found.filter(({ gateway }) => gateway === name)] as const)
-    return byGateway.map(([gateway, calls]) => ({
-      event: 'payments_unresolved',
-      subject: '',
+async function payments({ storage, clock }: Watched): Promise<readonly Condition[]> {
+  const found = await storage.unsettled(clock.now() - DOUBT_MS, MAX_LISTED)
+  const named = [...new Set(found.map(({ gateway }) => gateway))]
+  const byGateway = named.map((name) => [name, found.filter(({ gateway }) => gateway === name)] as const)
+  return byGateway.map(([gateway, calls]) => ({
+    event: 'payments_unresolved',
+    subject: '',
+    severity: 'critical',
+    gateway,
+    summary:
+      `${calls.length === MAX_LISTED ? `At least ${MAX_LISTED}` : calls.length} payments have had no known outcome ` +
+      `for over ${DOUBT_MS / 60_000} minutes. Look them up on the chain.`,
+    details: { calls: calls.map(({ id }) => id) },
+  }))
+}
+
+/** Payments that nobody could send so far, while there is time to do something about it. */
+async function settlements({ storage, clock }: Watched): Promise<readonly Condition[]> {
+  const now = clock.now()
+  const open = await storage.listOpen(MAX_UNSETTLED)
+  const late = open.filter(
+    ({ paymentStatus, settlingAt }) => paymentStatus === 'settling' && (settlingAt ?? now) <= now - UNSETTLED_MS,
+  )
+  const named = [...new Set(late.map(({ gateway }) => gateway))]
+  return await Promise.all(
+    named.map(async (gateway) => {
+      const calls = late.filter((call) => call.gateway === gateway)
+      const first = calls.slice(0, MAX_LISTED)
+      const bound = (await Promise.all(first.map(({ id }) => storage.listAuthorizations(id)))).flat()
+      const ends = bound.filter(({ status }) => status === 'open' || status === 'sent')
+      const left = Math.round((Math.min(...ends.map(({ expiresAt }) => expiresAt)) - now) / 1000)
+      const until = left > 0 && Number.isFinite(left) ? `; the first authorization ends in ${left} s` : ''
+      return {
+        event: 'payments_unsettled' as const,
+        subject: '',
+        severity: 'critical' as const,
+        gateway,
+        summary:
+          `${calls.length} payments have not been settled for over ${UNSETTLED_MS / 1000} s${until}. ` +
+          'Look at the relayer keys, their gas and the node.',
+        details: { calls: first.map(({ id }) => id), reasons: [...new Set(first.map((call) => call.paymentError))] },
+      }
+    }),
+  )
+}
+
+/** Why a gateway does not sell, in the words of its own health route. */
+async function sales({ name, fetch }: Pick<Gateway, 'name' | 'fetch'>): Promise<readonly Condition[]> {
+  const { status, reason } = await healthOf<{ status?: string; reason?: string | null }>(fetch, 'chain')
+  // `clock` has an alert of its own.
+  if (!reason || reason === 'clock') return []
+  return [
+    {
+      event: 'sales_stopped',
+      subject: reason,
       severity: 'critical',
-      gateway,
-      summary:
-        `${calls.length === MAX_LISTED ? `At least ${MAX_LISTED}` : calls.length} payments have had no known outcome ` +
-        `for over ${DOUBT_MS / 60_000} minutes. Look them up on the chain.`,
-      details: { calls: calls.map(({ id }) => id) },
-    }))
-  }
+      gateway: name,
+      summary: `The gateway sells nothing: ${REASONS[reason] ?? reason}.`,
+      details: { reason, status },
+    },
+  ]
+}
 
-  /** Payments that nobody could send so far, while there is time to do something about it. */
-  async function settlements(): Promise<readonly Condition[]> {
-    const now = clock.now()
-    const open = await storage.listOpen(MAX_UNSETTLED)
-    const late = open.filter(
-      ({ paymentStatus, settlingAt }) => paymentStatus === 'settling' && (settlingAt ?? now) <= now - UNSETTLED_MS,
-    )
-    const named = [...new Set(late.map(({ gateway }) => gateway))]
-    return await Promise.all(
-      named.map(async (gateway) => {
-        const calls = late.filter((call) => call.gateway === gateway)
-        const first = calls.slice(0, MAX_LISTED)
-        const bound = (await Promise.all(first.map(({ id }) => storage.listAuthorizations(id)))).flat()
-        const ends = bound.filter(({ status }) => status === 'open' || status === 'sent')
-        const left = Math.round((Math.min(...ends.map(({ expiresAt }) => expiresAt)) - now) / 1000)
-        const until = left > 0 && Number.isFinite(left) ? `; the first authorization ends in ${left} s` : ''
-        return {
-          event: 'payments_unsettled' as const,
-          subject: '',
-          severity: 'critical' as const,
-          gateway,
-          summary:
-            `${calls.length} payments have not been settled for over ${UNSETTLED_MS / 1000} s${until}. ` +
-            'Look at the relayer keys, their gas and the node.',
-          details: { calls: first.map(({ id }) => id), reasons: [...new Set(first.map((call) => call.paymentError))] },
-        }
-      }),
-    )
+/** Vendors are shared by the gateways of a process, so one gateway tells of all. */
+async function vendors({ fetch, name }: Pick<Gateway, 'name' | 'fetch'>): Promise<readonly Condition[]> {
+  type Models = {
+    data?: readonly { id: string; status: string; failures_in_a_row: number; last_failure_at: string }[]
   }
+  const { data = [] } = await healthOf<Models>(fetch, 'models')
+  return data.flatMap(({ id, status, failures_in_a_row: failures, last_failure_at: lastAt }) =>
+    status === 'degraded'
+      ? [
+          {
+            event: 'vendor_outage' as const,
+            subject: id,
+            severity: 'warning' as const,
+            gateway: name,
+            summary: `${id} fails: its vendor did not serve the last ${failures} requests. Buyers were not charged.`,
+            details: { failures_in_a_row: failures, last_failure_at: lastAt },
+          },
+        ]
+      : [],
+  )
+}
 
-  /** Why a gateway does not sell, in the words of its own health route. */
-  async function sales({ name, fetch }: Pick<Gateway, 'name' | 'fetch'>): Promise<readonly Condition[]> {
-    const { status, reason } = await healthOf<{ status?: string; reason?: string | null }>(fetch, 'chain')
-    // `clock` has an alert of its own.
-    if (!reason || reason === 'clock') return []
-    return [
-      {
-        event: 'sales_stopped',
-        subject: reason,
-        severity: 'critical',
-        gateway: name,
-        summary: `The gateway sells nothing: ${REASONS[reason] ?? reason}.`,
-        details: { reason, status },
-      },
-    ]
-  }
-
-  /** Vendors are shared by the gateways of a process, so one gateway tells of all. */
-  async function vendors({ fetch, name }: Pick<Gateway, 'name' | 'fetch'>): Promise<readonly Condition[]> {
-    type Models = {
-      data?: readonly { id: string; status: string; failures_in_a_row: number; last_failure_at: string }[]
-    }
-    const { data = [] } = await healthOf<Models>(fetch, 'models')
-    return data.flatMap(({ id, status, failures_in_a_row: failures, last_failure_at: lastAt }) =>
-      status === 'degraded'
-        ? [
-            {
-              event: 'vendor_outage' as const,
-              subject: id,
-              severity: 'warning' as const,
-              gateway: name,
-              summary: `${id} fails: its vendor did not serve the last ${failures} requests. Buyers were not charged.`,
-              details: { failures_in_a_row: failures, last_failure_at: lastAt },
-            },
-          ]
-        : [],
-    )
-  }
-
-  async function disk(directory: string): Promise<readonly Condition[]> {
-    const free = await freeShare(directory)
-    if (free >= LOW_DISK) return []
-    return [
-      {
-        ...processWide('disk_low', `Only ${Math.floor(free * 100)} % of the disk under ${directory} is free.`),
-        subject: directory,
-      },
-    ]
-  }
+async function disk(directory: string, { freeShare = freeShareOf }: Watched): Promise<readonly Condition[]> {
+  const free = await freeShare(directory)
+  if (free >= LOW_DISK) return []
+  return [
+    {
+      ...processWide('disk_low', `Only ${Math.floor(free * 100)} % of the disk under ${directory} is free.`),
+      subject: directory,
+    },
+  ]
 }
 
 const REASONS: Readonly<Record<string, string>> = {
