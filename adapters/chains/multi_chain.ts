@@ -1,12 +1,23 @@
 import type { CallOptions, CheckResult } from './lib/results.ts'
 import type { Chain, ChainKeys, Identity, Lent, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../core/x402/mod.ts'
-import { boundedMap } from '../../core/lib/mod.ts'
+import type { Offer, Payment, Usdc } from '../../core/x402/mod.ts'
+import { boundedMap, type BoundedMap } from '../../core/lib/mod.ts'
 
 type SignedText = Proof & { readonly network: string }
 
 const MAX_OFFERS = 1_000
 const UNCHECKED: CheckResult = { kind: 'ready', warnings: [] }
+
+/** State of `multiChain`. */
+export type PaymentMethods = {
+  readonly chains: readonly Chain[]
+  readonly first: Chain
+  readonly others: Chain[]
+  readonly readable: ((address: string, at: { signal: AbortSignal }) => Promise<Usdc>)[]
+  readonly provers: ((proof: Proof) => Promise<boolean>)[]
+  /** The chain of each offer seen. */
+  readonly owners: BoundedMap<Chain>
+}
 
 /**
  * One gateway paid through several payment methods, in order of preference. Put batched payments last: a plain client
@@ -21,103 +32,118 @@ export function multiChain(chains: readonly Chain[]): Chain {
   const [first, ...others]: readonly [Chain, ...Chain[]] = [chains[0], ...chains.slice(1)]
   const readable = chains.flatMap(({ balance }) => (balance ? [balance] : []))
   const provers = chains.flatMap(({ proves }) => (proves ? [proves] : []))
-  /** The chain of each offer seen. */
-  const owners = boundedMap<Chain>(MAX_OFFERS)
-
-  /** The chain of an offer, by its current terms or by offers seen before. */
-  function ownerOf(offer: Offer, now: number): Chain | undefined {
-    const name = offerKey(offer)
-    const owner = chains.find((chain) => chain.terms(now).some((terms) => offerKey(terms) === name)) ?? owners.get(name)
-    if (owner) owners.set(name, owner)
-    return owner
-  }
-
-  /** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
-  async function chainBySignature(
-    payment: Payment,
-    offer: Offer,
-    at: CallOptions,
-  ): Promise<{ chain: Chain; identity: Identity }> {
-    let best = { chain: first, identity: await first.identify(payment, offer, at) }
-    for (const chain of others) {
-      if (best.identity.kind === 'known') break
-      const identity = await chain.identify(payment, offer, at)
-      if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable'))
-        best = { chain, identity }
-    }
-    if (best.identity.kind === 'known') owners.set(offerKey(offer), best.chain)
-    return best
-  }
-
-  async function chainOf(payment: Payment, offer: Offer, at: CallOptions): Promise<Chain> {
-    return ownerOf(offer, at.now) ?? (await chainBySignature(payment, offer, at)).chain
-  }
-
-  /** Reads the first chain that knows such addresses; the others throw RangeError. */
-  async function balance(address: string, at: { signal: AbortSignal }) {
-    let reason: unknown
-    for (const read of readable) {
-      try {
-        return await read(address, at)
-      } catch (error) {
-        if (!(error instanceof RangeError)) throw error
-        reason = error
-      }
-    }
-    throw reason
-  }
-
-  async function refund(payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding> {
-    const refunded = (await chainOf(payment, offer, at)).refund?.(payment, offer, at)
-    return (await refunded) ?? { kind: 'unavailable', reason: 'nothing is deposited with this offer' }
-  }
-
-  async function proves(proof: Proof): Promise<boolean> {
-    for (const check of provers) if (await check(proof)) return true
-    return false
-  }
-
-  async function hasSigned(proof: SignedText, at: { signal: AbortSignal }): Promise<string | undefined> {
-    for (const chain of chains) {
-      const wallet = await chain.hasSigned?.(proof, at)
-      if (wallet !== undefined) return wallet
-    }
-    return undefined
-  }
-
-  /** The problems of all chains, because whoever mends one wants to know the others. */
-  async function check(at: { now: number }): Promise<CheckResult> {
-    const results = await Promise.all(chains.map(async (chain) => (await chain.check?.(at)) ?? UNCHECKED))
-    const problems = results.flatMap((result) => (result.kind === 'wrong' ? result.problems : []))
-    if (problems.length > 0) return { kind: 'wrong', problems }
-    const reasons = results.flatMap((result) => (result.kind === 'unavailable' ? [result.reason] : []))
-    if (reasons.length > 0) return { kind: 'unavailable', reason: reasons.join('; ') }
-    return { kind: 'ready', warnings: results.flatMap((result) => (result.kind === 'ready' ? result.warnings : [])) }
-  }
 
   const apiKeys = keysOf(chains.flatMap((chain) => chain.apiKeys ?? []))
-
+  const methods: PaymentMethods = { chains, first, others, readable, provers, owners: boundedMap<Chain>(MAX_OFFERS) }
   return {
     families: [...new Set(chains.flatMap(({ families }) => families))],
-    check,
+    check: (...args) => check(methods, ...args),
     refresh: async (at) => void (await Promise.all(chains.map((chain) => chain.refresh?.(at)))),
     terms: (now) => chains.flatMap((chain) => chain.terms(now)),
     closed: (now) => chains.flatMap((chain) => chain.closed?.(now) ?? [])[0],
     identify: async (payment, offer, at) =>
-      (await ownerOf(offer, at.now)?.identify(payment, offer, at)) ??
-      (await chainBySignature(payment, offer, at)).identity,
-    verify: async (payment, offer, at) => (await chainOf(payment, offer, at)).verify(payment, offer, at),
-    settle: async (payment, offer, at) => (await chainOf(payment, offer, at)).settle(payment, offer, at),
+      (await ownerOf(methods, offer, at.now)?.identify(payment, offer, at)) ??
+      (await chainBySignature(methods, payment, offer, at)).identity,
+    verify: async (payment, offer, at) => (await chainOf(methods, payment, offer, at)).verify(payment, offer, at),
+    settle: async (payment, offer, at) => (await chainOf(methods, payment, offer, at)).settle(payment, offer, at),
     secure: async (payment, offer, at) =>
-      (await ownerOf(offer, at.now)?.secure?.(payment, offer, at)) ?? { kind: 'secured' },
-    fate: async (payment, offer, at) => (await chainOf(payment, offer, at)).fate(payment, offer, at),
-    drawDown: async (payment, offer, at) => await ownerOf(offer, at.now)?.drawDown?.(payment, offer, at),
-    ...(chains.some((chain) => chain.refund) && { refund }),
+      (await ownerOf(methods, offer, at.now)?.secure?.(payment, offer, at)) ?? { kind: 'secured' },
+    fate: async (payment, offer, at) => (await chainOf(methods, payment, offer, at)).fate(payment, offer, at),
+    drawDown: async (payment, offer, at) => await ownerOf(methods, offer, at.now)?.drawDown?.(payment, offer, at),
+    ...(chains.some((chain) => chain.refund) && { refund: (...args) => refund(methods, ...args) }),
     ...(apiKeys && { apiKeys }),
-    ...(readable.length > 0 && { balance }),
-    ...(provers.length > 0 && { proves }),
-    ...(chains.some((chain) => chain.hasSigned) && { hasSigned }),
+    ...(readable.length > 0 && { balance: (...args) => balance(methods, ...args) }),
+    ...(provers.length > 0 && { proves: (...args) => proves(methods, ...args) }),
+    ...(chains.some((chain) => chain.hasSigned) && { hasSigned: (...args) => hasSigned(methods, ...args) }),
   }
+}
+
+/** The chain of an offer, by its current terms or by offers seen before. */
+export function ownerOf(methods: PaymentMethods, offer: Offer, now: number): Chain | undefined {
+  const name = offerKey(offer)
+  const owner =
+    methods.chains.find((chain) => chain.terms(now).some((terms) => offerKey(terms) === name)) ??
+    methods.owners.get(name)
+  if (owner) methods.owners.set(name, owner)
+  return owner
+}
+
+/** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
+export async function chainBySignature(
+  methods: PaymentMethods,
+  payment: Payment,
+  offer: Offer,
+  at: CallOptions,
+): Promise<{ chain: Chain; identity: Identity }> {
+  let best = { chain: methods.first, identity: await methods.first.identify(payment, offer, at) }
+  for (const chain of methods.others) {
+    if (best.identity.kind === 'known') break
+    const identity = await chain.identify(payment, offer, at)
+    if (identity.kind === 'known' || (best.identity.kind === 'refused' && identity.kind === 'unavailable'))
+      best = { chain, identity }
+  }
+  if (best.identity.kind === 'known') methods.owners.set(offerKey(offer), best.chain)
+  return best
+}
+
+export async function chainOf(
+  methods: PaymentMethods,
+  payment: Payment,
+  offer: Offer,
+  at: CallOptions,
+): Promise<Chain> {
+  return ownerOf(methods, offer, at.now) ?? (await chainBySignature(methods, payment, offer, at)).chain
+}
+
+/** Reads the first chain that knows such addresses; the others throw RangeError. */
+export async function balance(methods: PaymentMethods, address: string, at: { signal: AbortSignal }) {
+  let reason: unknown
+  for (const read of methods.readable) {
+    try {
+      return await read(address, at)
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error
+      reason = error
+    }
+  }
+  throw reason
+}
+
+export async function refund(
+  methods: PaymentMethods,
+  payment: Payment,
+  offer: Offer,
+  at: RefundOptions,
+): Promise<Refunding> {
+  const refunded = (await chainOf(methods, payment, offer, at)).refund?.(payment, offer, at)
+  return (await refunded) ?? { kind: 'unavailable', reason: 'nothing is deposited with this offer' }
+}
+
+export async function proves(methods: PaymentMethods, proof: Proof): Promise<boolean> {
+  for (const check of methods.provers) if (await check(proof)) return true
+  return false
+}
+
+export async function hasSigned(
+  methods: PaymentMethods,
+  proof: SignedText,
+  at: { signal: AbortSignal },
+): Promise<string | undefined> {
+  for (const chain of methods.chains) {
+    const wallet = await chain.hasSigned?.(proof, at)
+    if (wallet !== undefined) return wallet
+  }
+  return undefined
+}
+
+/** The problems of all chains, because whoever mends one wants to know the others. */
+export async function check(methods: PaymentMethods, at: { now: number }): Promise<CheckResult> {
+  const results = await Promise.all(methods.chains.map(async (chain) => (await chain.check?.(at)) ?? UNCHECKED))
+  const problems = results.flatMap((result) => (result.kind === 'wrong' ? result.problems : []))
+  if (problems.length > 0) return { kind: 'wrong', problems }
+  const reasons = results.flatMap((result) => (result.kind === 'unavailable' ? [result.reason] : []))
+  if (reasons.length > 0) return { kind: 'unavailable', reason: reasons.join('; ') }
+  return { kind: 'ready', warnings: results.flatMap((result) => (result.kind === 'ready' ? result.warnings : [])) }
 }
 
 /** Key that tells the offers of one gateway apart. Prices, times and recipients are not part of it. */

@@ -1,6 +1,6 @@
 /** Tools without a domain, for adapters and the server. */
 export { decodeDataUri, fromBase64, toBase64 } from './base64.ts'
-export { boundedMap } from './bounded_map.ts'
+export { boundedMap, type BoundedMap } from './bounded_map.ts'
 export { checksummed } from './checksum.ts'
 export { scaled } from './decimal_json.ts'
 export { eventSplitter } from './event_splitter.ts'

@@ -93,6 +93,30 @@ export type MemoryChain = Chain &
 
 type SpentNonce = { readonly block: number; readonly transfer: (MemoryTransfer & { readonly to: Hex }) | undefined }
 
+/** State of `memoryChain`. */
+type MemoryLedger = {
+  readonly options: MemoryChainOptions
+  readonly network: string
+  readonly asset: string
+  readonly payTo: string
+  readonly domain: { readonly name: string; readonly version: string }
+  readonly extras: {
+    exact: { name: string; version: string }
+    upto: { assetTransferMethod: string; facilitatorAddress: Hex; name: string; version: string }
+  }
+  readonly blocks: number[]
+  readonly balanceChanges: { readonly block: number; readonly who: Hex; readonly delta: bigint }[]
+  readonly balances: Map<Hex, bigint>
+  readonly spentNonces: Map<string, SpentNonce>
+  readonly transfers: MemoryTransfer[]
+  readonly outcomes: SimulatedOutcome[]
+  readonly mempool: { readonly exact: Authorized; readonly value: bigint }[]
+  nonces: number
+  isDown: boolean
+  lagBlocks: number
+  newestReported: number
+}
+
 /**
  * Test money in memory that behaves like an EVM chain with an EIP-3009 token, for tests and first embeddings. Not a
  * wallet.
@@ -116,247 +140,275 @@ export function memoryChain(options: MemoryChainOptions = {}): MemoryChain {
     payTo,
     extra: extras[scheme],
   }))
-
   const blocks: number[] = [0]
-  const balanceChanges: { readonly block: number; readonly who: Hex; readonly delta: bigint }[] = []
+
   const balances = new Map<Hex, bigint>()
   const spentNonces = new Map<string, SpentNonce>()
   const transfers: MemoryTransfer[] = []
   const outcomes: SimulatedOutcome[] = []
   const mempool: { readonly exact: Authorized; readonly value: bigint }[] = []
-  let nonces = 0
-  let isDown = false
-  let lagBlocks = 0
-  let newestReported = 0
-
-  const head = () => blocks.length - 1
-  const mineBlock = (now: number) => void blocks.push(Math.max(now, blocks[head()] ?? 0))
-  const advance = (now: number) => void (now > (blocks[head()] ?? 0) && mineBlock(now))
-
-  function move(who: string, delta: bigint): void {
-    const owner = lower(who)
-    balances.set(owner, (balances.get(owner) ?? 0n) + delta)
-    balanceChanges.push({ block: head(), who: owner, delta })
+  const ledger: MemoryLedger = {
+    options,
+    network,
+    asset,
+    payTo,
+    domain,
+    extras,
+    blocks,
+    balanceChanges: [],
+    balances,
+    spentNonces,
+    transfers,
+    outcomes,
+    mempool,
+    nonces: 0,
+    isDown: false,
+    lagBlocks: 0,
+    newestReported: 0,
   }
-
-  function balanceAt(who: Hex, block: number): bigint {
-    let balance = balances.get(who) ?? 0n
-    for (let i = balanceChanges.length - 1; i >= 0; i--) {
-      const entry = balanceChanges[i]
-      if (!entry || entry.block <= block) return balance
-      if (entry.who === who) balance -= entry.delta
-    }
-    return balance
-  }
-
-  function spentAt(key: string, block: number): SpentNonce | undefined {
-    const found = spentNonces.get(key)
-    return found && found.block <= block ? found : undefined
-  }
-
-  /** The block that the node shows, or undefined when it is behind one already shown. */
-  function visibleBlock(): number | undefined {
-    const block = Math.max(0, head() - lagBlocks)
-    if (block < newestReported) return undefined
-    newestReported = block
-    return block
-  }
-
-  /** Executes the transfer at the head of the chain as the token would, or returns why it reverts. */
-  function execute(exact: Authorized, value = exact.value): string | undefined {
-    const time = blocks[head()] ?? 0
-    if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
-    if (time >= exact.expiresAt) return 'the authorization is expired'
-    if (spentNonces.has(exact.key)) return 'the authorization is used or canceled'
-    if ((balances.get(exact.from) ?? 0n) < value)
-      return `the balance is ${balances.get(exact.from) ?? 0n} base units; the price is ${value}`
-    mineBlock(time)
-    move(exact.from, -value)
-    move(exact.to, value)
-    const transaction = `0x${digest(`transaction ${transfers.length}`)}`
-    const transfer = { transaction, from: checksummed(exact.from), to: exact.to, value }
-    transfers.push(transfer)
-    spentNonces.set(exact.key, { block: head(), transfer })
-    return undefined
-  }
-
-  function fateAt(exact: Authorized, offer: Offer, block: number, charge?: bigint): Fate {
-    const found = spentAt(exact.key, block)
-    if (charge === 0n && exact.kind === 'upto' && !found)
-      return { kind: 'paid', receipt: { transaction: '', network, payer: checksummed(exact.from), amount: '0' } }
-    const isPrice = found?.transfer && (exact.kind === 'upto' || found.transfer.value === exact.value)
-    if (found?.transfer && found.transfer.to === lower(offer.payTo) && isPrice) {
-      return { kind: 'paid', receipt: { ...receiptOf(found.transfer, network), block: found.block } }
-    }
-    if (found || (blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
-    return { kind: 'open' }
-  }
-
-  function isSignedBy(exact: Authorized, offer: Offer): boolean {
-    return exact.signature === signFields(exact, exact.from, nameOf(offer, domain.name))
-  }
-
-  async function identify(payment: Payment, offer: Offer): Promise<Identity> {
-    const exact = parsePayment(payment, offer)
-    if (exact.kind === 'refused') return exact
-    if (!isSignedBy(exact, offer))
-      return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
-    return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
-  }
-
-  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
-    await options.before?.('verify')
-    advance(at.now)
-    if (isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
-    const who = await identify(payment, offer)
-    if (who.kind !== 'known') return who
-    const exact = parsePayment(payment, offer)
-    if (exact.kind === 'refused') return exact
-    const bad = checkPayment(exact, offer, at.now)
-    if (bad) return bad
-    const block = visibleBlock()
-    if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
-    if (spentAt(exact.key, block))
-      return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
-    const balance = balanceAt(exact.from, block)
-    if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now, block }
-    return refused(
-      'PAYMENT_UNFUNDED',
-      'insufficient_balance',
-      `the balance is ${balance} base units; the price is ${exact.value}`,
-    )
-  }
-
-  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
-    await options.before?.('settle')
-    advance(at.now)
-    const exact = parsePayment(payment, offer)
-    if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    const bad = checkPrice(exact, offer)
-    if (bad) return { kind: 'refused', reason: bad.reason }
-    const value = exact.kind === 'upto' ? (at.charge ?? exact.value) : exact.value
-    if (value > exact.value) return { kind: 'refused', reason: 'the charge is more than was signed' }
-    if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
-    if (!isSignedBy(exact, offer))
-      return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
-
-    const before = fateAt(exact, offer, head(), at.charge)
-    if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
-    if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
-    const outcome = outcomes.shift() ?? 'normal'
-    if (outcome === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
-    if (outcome === 'late') mempool.push({ exact, value })
-    if (outcome === 'late' || outcome === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
-    const reverted = execute(exact, value)
-    if (reverted !== undefined) return { kind: 'refused', reason: reverted }
-    if (outcome === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
-    newestReported = head()
-    const after = fateAt(exact, offer, head())
-    return after.kind === 'paid'
-      ? { kind: 'settled', receipt: after.receipt }
-      : { kind: 'unknown', reason: 'no transfer' }
-  }
-
-  async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
-    await options.before?.('fate')
-    advance(at.now)
-    if (isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
-    const exact = parsePayment(payment, offer)
-    if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
-    const block = visibleBlock()
-    if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
-    return fateAt(exact, offer, block, at.charge)
-  }
-
-  async function balance(address: string, at: { signal: AbortSignal }): Promise<Usdc> {
-    await options.before?.('balance')
-    const who = parseAddress(address)
-    const block = isDown || at.signal.aborted ? undefined : visibleBlock()
-    if (block === undefined) throw new Error('the node does not answer')
-    return usdc(balanceAt(who, block))
-  }
-
-  function sign(offer: Offer, signing: SignOptions): Payment {
-    const from = lower(signing.from)
-    const now = BigInt(Math.floor(signing.now / 1000))
-    if (offer.scheme === 'upto') return signUpTo(offer, signing)
-    const authorization = {
-      from,
-      to: signing.to ?? offer.payTo,
-      value: String(signing.value ?? offer.amount),
-      validAfter: String(signing.validAfter ?? 0n),
-      validBefore: String(signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)),
-      nonce: signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`,
-    }
-    const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
-    const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
-    return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
-  }
-
-  function signUpTo(offer: Offer, signing: SignOptions): Payment {
-    const from = lower(signing.from)
-    const now = BigInt(Math.floor(signing.now / 1000))
-    const to = signing.to ?? offer.payTo
-    const validAfter = signing.validAfter ?? 0n
-    const value = signing.value ?? BigInt(offer.amount)
-    const validBefore = signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)
-    const nonce = signing.nonce ?? `0x${digest(`nonce ${nonces++}`)}`
-    const content = { from, to: lower(to), value, validAfter, validBefore, nonce: lower(nonce) }
-    const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, domain.name))
-    const permit2Authorization = {
-      from,
-      permitted: { token: asset, amount: String(value) },
-      spender: UPTO_PROXY,
-      nonce: String(BigInt(nonce)),
-      deadline: String(validBefore),
-      witness: { to, facilitator: FACILITATOR, validAfter: String(validAfter) },
-    }
-    return { x402Version: 2, accepted: offer, payload: { signature, permit2Authorization } }
-  }
-
-  const offerOf = (scheme: 'exact' | 'upto', amount: bigint, maxTimeoutSeconds: number): Offer => {
-    return { scheme, network, asset, payTo, amount: String(amount), maxTimeoutSeconds, extra: extras[scheme] }
-  }
-
   return {
     terms: () => terms,
-    identify,
-    verify,
-    settle,
-    fate,
-    balance,
+    identify: (payment, offer) => identify(ledger, payment, offer),
+    verify: (...args) => verify(ledger, ...args),
+    settle: (...args) => settle(ledger, ...args),
+    fate: (...args) => fate(ledger, ...args),
+    balance: (...args) => balance(ledger, ...args),
     families: [familyOf(families, network) ?? evmFamily],
     transfers,
     wallet: (name) => checksummed(`0x${digest(`wallet ${name}`).slice(0, 40)}`),
     fund(who, amount) {
-      mineBlock(0)
-      move(who, amount)
+      mineBlock(ledger, 0)
+      move(ledger, who, amount)
     },
     drain(who) {
-      mineBlock(0)
-      move(who, -(balances.get(lower(who)) ?? 0n))
+      mineBlock(ledger, 0)
+      move(ledger, who, -(balances.get(lower(who)) ?? 0n))
     },
     balanceOf: (who) => balances.get(lower(who)) ?? 0n,
-    sign,
+    sign: (...args) => sign(ledger, ...args),
     signText: (who, text) => signedText(lower(who), text),
     hasSigned: async ({ wallet, network: on, message, signature }) =>
       on === network && signature === signedText(lower(wallet), message) ? checksummed(lower(wallet)) : undefined,
-    offer: (amount, maxTimeoutSeconds = 300) => offerOf('exact', amount, maxTimeoutSeconds),
-    offerUpTo: (amount, maxTimeoutSeconds = 300) => offerOf('upto', amount, maxTimeoutSeconds),
+    offer: (amount, maxTimeoutSeconds = 300) => offerOf(ledger, 'exact', amount, maxTimeoutSeconds),
+    offerUpTo: (amount, maxTimeoutSeconds = 300) => offerOf(ledger, 'upto', amount, maxTimeoutSeconds),
     cancel(payment) {
       const exact = parseAsSigned(payment)
-      mineBlock(0)
-      if (!spentNonces.has(exact.key)) spentNonces.set(exact.key, { block: head(), transfer: undefined })
+      mineBlock(ledger, 0)
+      if (!spentNonces.has(exact.key)) spentNonces.set(exact.key, { block: head(ledger), transfer: undefined })
     },
-    submit: (payment) => execute(parseAsSigned(payment)) === undefined,
+    submit: (payment) => execute(ledger, parseAsSigned(payment)) === undefined,
     simulate: (...next) => void outcomes.push(...next),
     deliver() {
-      for (const { exact, value } of mempool.splice(0)) execute(exact, value)
+      for (const { exact, value } of mempool.splice(0)) execute(ledger, exact, value)
     },
-    outage: (on) => void (isDown = on),
-    lag: (blocks) => void (lagBlocks = blocks),
-    height: head,
-    advance,
+    outage: (on) => void (ledger.isDown = on),
+    lag: (blocks) => void (ledger.lagBlocks = blocks),
+    height: () => head(ledger),
+    advance: (...args) => advance(ledger, ...args),
+  }
+}
+
+const head = (ledger: MemoryLedger) => ledger.blocks.length - 1
+
+const mineBlock = (ledger: MemoryLedger, now: number) =>
+  void ledger.blocks.push(Math.max(now, ledger.blocks[head(ledger)] ?? 0))
+
+const advance = (ledger: MemoryLedger, now: number) =>
+  void (now > (ledger.blocks[head(ledger)] ?? 0) && mineBlock(ledger, now))
+
+function move(ledger: MemoryLedger, who: string, delta: bigint): void {
+  const owner = lower(who)
+  ledger.balances.set(owner, (ledger.balances.get(owner) ?? 0n) + delta)
+  ledger.balanceChanges.push({ block: head(ledger), who: owner, delta })
+}
+
+function balanceAt(ledger: MemoryLedger, who: Hex, block: number): bigint {
+  let balance = ledger.balances.get(who) ?? 0n
+  for (let i = ledger.balanceChanges.length - 1; i >= 0; i--) {
+    const entry = ledger.balanceChanges[i]
+    if (!entry || entry.block <= block) return balance
+    if (entry.who === who) balance -= entry.delta
+  }
+  return balance
+}
+
+function spentAt(ledger: MemoryLedger, key: string, block: number): SpentNonce | undefined {
+  const found = ledger.spentNonces.get(key)
+  return found && found.block <= block ? found : undefined
+}
+
+/** The block that the node shows, or undefined when it is behind one already shown. */
+function visibleBlock(ledger: MemoryLedger): number | undefined {
+  const block = Math.max(0, head(ledger) - ledger.lagBlocks)
+  if (block < ledger.newestReported) return undefined
+  ledger.newestReported = block
+  return block
+}
+
+/** Executes the transfer at the head of the chain as the token would, or returns why it reverts. */
+function execute(ledger: MemoryLedger, exact: Authorized, value = exact.value): string | undefined {
+  const time = ledger.blocks[head(ledger)] ?? 0
+  if (BigInt(time) < exact.validAfter * 1000n) return 'the authorization is not yet valid'
+  if (time >= exact.expiresAt) return 'the authorization is expired'
+  if (ledger.spentNonces.has(exact.key)) return 'the authorization is used or canceled'
+  if ((ledger.balances.get(exact.from) ?? 0n) < value)
+    return `the balance is ${ledger.balances.get(exact.from) ?? 0n} base units; the price is ${value}`
+  mineBlock(ledger, time)
+  move(ledger, exact.from, -value)
+  move(ledger, exact.to, value)
+  const transaction = `0x${digest(`transaction ${ledger.transfers.length}`)}`
+  const transfer = { transaction, from: checksummed(exact.from), to: exact.to, value }
+  ledger.transfers.push(transfer)
+  ledger.spentNonces.set(exact.key, { block: head(ledger), transfer })
+  return undefined
+}
+
+function fateAt(ledger: MemoryLedger, exact: Authorized, offer: Offer, block: number, charge?: bigint): Fate {
+  const found = spentAt(ledger, exact.key, block)
+  if (charge === 0n && exact.kind === 'upto' && !found)
+    return {
+      kind: 'paid',
+      receipt: { transaction: '', network: ledger.network, payer: checksummed(exact.from), amount: '0' },
+    }
+  const isPrice = found?.transfer && (exact.kind === 'upto' || found.transfer.value === exact.value)
+  if (found?.transfer && found.transfer.to === lower(offer.payTo) && isPrice) {
+    return { kind: 'paid', receipt: { ...receiptOf(found.transfer, ledger.network), block: found.block } }
+  }
+  if (found || (ledger.blocks[block] ?? 0) >= exact.expiresAt) return { kind: 'dead' }
+  return { kind: 'open' }
+}
+
+function isSignedBy(ledger: MemoryLedger, exact: Authorized, offer: Offer): boolean {
+  return exact.signature === signFields(exact, exact.from, nameOf(offer, ledger.domain.name))
+}
+
+async function identify(ledger: MemoryLedger, payment: Payment, offer: Offer): Promise<Identity> {
+  const exact = parsePayment(payment, offer)
+  if (exact.kind === 'refused') return exact
+  if (!isSignedBy(ledger, exact, offer))
+    return refused('PAYMENT_INVALID', 'signature', `it was not signed by ${exact.from} in this domain`)
+  return { kind: 'known', payer: checksummed(exact.from), key: exact.key, expiresAt: exact.expiresAt }
+}
+
+async function verify(ledger: MemoryLedger, payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+  await ledger.options.before?.('verify')
+  advance(ledger, at.now)
+  if (ledger.isDown || at.signal.aborted) return { kind: 'unavailable', reason: 'the node does not answer' }
+  const who = await identify(ledger, payment, offer)
+  if (who.kind !== 'known') return who
+  const exact = parsePayment(payment, offer)
+  if (exact.kind === 'refused') return exact
+  const bad = checkPayment(exact, offer, at.now)
+  if (bad) return bad
+  const block = visibleBlock(ledger)
+  if (block === undefined) return { kind: 'unavailable', reason: 'the node is behind' }
+  if (spentAt(ledger, exact.key, block))
+    return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled')
+  const balance = balanceAt(ledger, exact.from, block)
+  if (balance >= exact.value) return { kind: 'valid', balance: usdc(balance), asOf: at.now, block }
+  return refused(
+    'PAYMENT_UNFUNDED',
+    'insufficient_balance',
+    `the balance is ${balance} base units; the price is ${exact.value}`,
+  )
+}
+
+async function settle(ledger: MemoryLedger, payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
+  await ledger.options.before?.('settle')
+  advance(ledger, at.now)
+  const exact = parsePayment(payment, offer)
+  if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
+  const bad = checkPrice(exact, offer)
+  if (bad) return { kind: 'refused', reason: bad.reason }
+  const value = exact.kind === 'upto' ? (at.charge ?? exact.value) : exact.value
+  if (value > exact.value) return { kind: 'refused', reason: 'the charge is more than was signed' }
+  if (ledger.isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+  if (!isSignedBy(ledger, exact, offer))
+    return { kind: 'refused', reason: `it was not signed by ${exact.from} in this domain` }
+
+  const before = fateAt(ledger, exact, offer, head(ledger), at.charge)
+  if (before.kind === 'paid') return { kind: 'settled', receipt: before.receipt }
+  if (before.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead' }
+  const outcome = ledger.outcomes.shift() ?? 'normal'
+  if (outcome === 'refused') return { kind: 'refused', reason: 'refused by simulation' }
+  if (outcome === 'late') ledger.mempool.push({ exact, value })
+  if (outcome === 'late' || outcome === 'dropped') return { kind: 'unknown', reason: 'no receipt in time' }
+  const reverted = execute(ledger, exact, value)
+  if (reverted !== undefined) return { kind: 'refused', reason: reverted }
+  if (outcome === 'landed') return { kind: 'unknown', reason: 'no receipt in time' }
+  ledger.newestReported = head(ledger)
+  const after = fateAt(ledger, exact, offer, head(ledger))
+  return after.kind === 'paid'
+    ? { kind: 'settled', receipt: after.receipt }
+    : { kind: 'unknown', reason: 'no transfer' }
+}
+
+async function fate(ledger: MemoryLedger, payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
+  await ledger.options.before?.('fate')
+  advance(ledger, at.now)
+  if (ledger.isDown || at.signal.aborted) return { kind: 'unknown', reason: 'the node does not answer' }
+  const exact = parsePayment(payment, offer)
+  if (exact.kind === 'refused') return { kind: 'unknown', reason: exact.reason }
+  const block = visibleBlock(ledger)
+  if (block === undefined) return { kind: 'unknown', reason: 'the node is behind' }
+  return fateAt(ledger, exact, offer, block, at.charge)
+}
+
+async function balance(ledger: MemoryLedger, address: string, at: { signal: AbortSignal }): Promise<Usdc> {
+  await ledger.options.before?.('balance')
+  const who = parseAddress(address)
+  const block = ledger.isDown || at.signal.aborted ? undefined : visibleBlock(ledger)
+  if (block === undefined) throw new Error('the node does not answer')
+  return usdc(balanceAt(ledger, who, block))
+}
+
+function sign(ledger: MemoryLedger, offer: Offer, signing: SignOptions): Payment {
+  const from = lower(signing.from)
+  const now = BigInt(Math.floor(signing.now / 1000))
+  if (offer.scheme === 'upto') return signUpTo(ledger, offer, signing)
+  const authorization = {
+    from,
+    to: signing.to ?? offer.payTo,
+    value: String(signing.value ?? offer.amount),
+    validAfter: String(signing.validAfter ?? 0n),
+    validBefore: String(signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)),
+    nonce: signing.nonce ?? `0x${digest(`nonce ${ledger.nonces++}`)}`,
+  }
+  const content = { ...authorization, to: lower(authorization.to), nonce: lower(authorization.nonce) }
+  const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, ledger.domain.name))
+  return { x402Version: 2, accepted: offer, payload: { signature, authorization } }
+}
+
+function signUpTo(ledger: MemoryLedger, offer: Offer, signing: SignOptions): Payment {
+  const from = lower(signing.from)
+  const now = BigInt(Math.floor(signing.now / 1000))
+  const to = signing.to ?? offer.payTo
+  const validAfter = signing.validAfter ?? 0n
+  const value = signing.value ?? BigInt(offer.amount)
+  const validBefore = signing.validBefore ?? now + BigInt(offer.maxTimeoutSeconds)
+  const nonce = signing.nonce ?? `0x${digest(`nonce ${ledger.nonces++}`)}`
+  const content = { from, to: lower(to), value, validAfter, validBefore, nonce: lower(nonce) }
+  const signature = signFields(content, lower(signing.by ?? from), signing.name ?? nameOf(offer, ledger.domain.name))
+  const permit2Authorization = {
+    from,
+    permitted: { token: ledger.asset, amount: String(value) },
+    spender: UPTO_PROXY,
+    nonce: String(BigInt(nonce)),
+    deadline: String(validBefore),
+    witness: { to, facilitator: FACILITATOR, validAfter: String(validAfter) },
+  }
+  return { x402Version: 2, accepted: offer, payload: { signature, permit2Authorization } }
+}
+
+const offerOf = (ledger: MemoryLedger, scheme: 'exact' | 'upto', amount: bigint, maxTimeoutSeconds: number): Offer => {
+  return {
+    scheme,
+    network: ledger.network,
+    asset: ledger.asset,
+    payTo: ledger.payTo,
+    amount: String(amount),
+    maxTimeoutSeconds,
+    extra: ledger.extras[scheme],
   }
 }
 

@@ -1,20 +1,12 @@
-import { type CallOptions, type CheckResult, unavailable } from '../lib/results.ts'
+import { type CheckResult, unavailable } from '../lib/results.ts'
 import { evmFamily } from './family.ts'
-import { chainIdOf, type Domain, recoverSigner } from './exact/eip3009.ts'
+import { chainIdOf, type Domain } from './exact/eip3009.ts'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { concurrencyLimiter } from '../../../core/lib/mod.ts'
-import { type Offer, type Payment, type Terms, usdc } from '../../../core/x402/mod.ts'
-import type { Chain, Fate, Refused, Settlement, SettleOptions, Unavailable, Verdict } from '../../../core/ports/mod.ts'
+import { type Offer, type Terms } from '../../../core/x402/mod.ts'
+import type { Chain } from '../../../core/ports/mod.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
-import {
-  acceptsSignature,
-  type CheckSignature,
-  evmIdentity,
-  type ParsedPayment,
-  refusedSignature,
-} from './exact/identity.ts'
-import { CONTRACT_LIMITS, type ContractResult } from './node/contracts.ts'
-import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, type ContractCall, transferCall } from './node/token.ts'
+import { type CheckSignature, type EvmIdentity, evmIdentity } from './exact/identity.ts'
 import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
 import {
   type GasFloor,
@@ -26,10 +18,9 @@ import {
   readKeyStatus,
 } from './node/gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './node/relayer.ts'
-import { jsonRpc, hasCode, type Rpc, type RpcConfig, type RpcFailure } from '../lib/json_rpc.ts'
-import { evmSettler, type SettleConfig, TRANSFER_GAS } from './exact/settle.ts'
-import { checkExact, refused } from './exact/payload.ts'
-import { evmUpto } from './upto/mod.ts'
+import { jsonRpc, type Rpc, type RpcConfig } from '../lib/json_rpc.ts'
+import { evmSettler, type SettleConfig, type Settler, TRANSFER_GAS } from './exact/settle.ts'
+import { evmUpto, type EvmUpto } from './upto/mod.ts'
 import { channelDigests } from './channels/digests.ts'
 import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
 import { evmChannels } from './channels/mod.ts'
@@ -44,8 +35,9 @@ import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/
 import { channelKeys } from './channels/keys/mod.ts'
 import { channelRefunds } from './channels/refunds.ts'
 import { channelStates, type ChannelStorage } from './channels/state.ts'
-import { flagIn, type Hex, lower, uintIn } from '../lib/hex.ts'
+import { type Hex, lower } from '../lib/hex.ts'
 import type { EvmScheme } from './node/x402_contracts.ts'
+import { type ExactVerifier, verify } from './exact/verify.ts'
 
 export type { EvmScheme } from './node/x402_contracts.ts'
 
@@ -125,7 +117,25 @@ export type EvmChain = Chain &
     close(): void
   }
 
-type SimulationContext = { readonly asset: Hex; readonly time: number; readonly isContract: boolean }
+/** State of `evmChain`. */
+type EvmParts = {
+  readonly config: EvmConfig
+  readonly chainId: number
+  readonly account: ReturnType<typeof parseKey>
+  readonly rpc: Rpc
+  readonly reads: Reads
+  readonly watchesGas: boolean
+  readonly gas: GasMonitor
+  readonly relayer: Relayer
+  readonly identity: EvmIdentity
+  readonly settler: Settler
+  readonly upto: EvmUpto
+  readonly schemes: readonly EvmScheme[]
+  readonly channels: ReturnType<typeof channelsOf> | undefined
+  readonly offered: Terms[]
+  readonly byScheme: Readonly<Record<EvmScheme, SchemeVerbs>>
+  terms: readonly Terms[]
+}
 
 /**
  * USDC on one EVM chain, verified and settled by this gateway. Throws RangeError, without quoting the value, when the
@@ -143,12 +153,7 @@ type SimulationContext = { readonly asset: Hex; readonly time: number; readonly 
  * await chain.check({ now: Date.now() })
  */
 export function evmChain(config: EvmConfig): EvmChain {
-  const lacking = (['network', 'rpcUrl', 'asset', 'payTo', 'relayerKey'] as const).find(
-    (name) => typeof config[name] !== 'string',
-  )
-  if (lacking) throw new RangeError(`evmChain: ${lacking} is missing`)
-  if (typeof config.domain?.name !== 'string' || typeof config.domain.version !== 'string')
-    throw new RangeError("evmChain: domain is missing; it is the token's, such as { name: 'USDC', version: '2' }")
+  requireSettings(config)
   const chainId = chainIdOf(config.network)
   const account = parseKey(config.relayerKey)
   const rpc = jsonRpc({ ...config, url: config.rpcUrl })
@@ -165,19 +170,10 @@ export function evmChain(config: EvmConfig): EvmChain {
   const relayer: Relayer = { ...alone, send: (call, now) => sending(() => alone.send(call, now)) }
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
   const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
-  const { network, asset, payTo, domain } = config
+  const facilitators = [account.address, ...((config.facilitators ?? []) as Hex[])]
   const upto = evmUpto(
     { rpc, reads, relayer },
-    {
-      network,
-      chainId,
-      facilitator: account.address,
-      facilitators: [account.address, ...((config.facilitators ?? []) as Hex[])],
-      lagSeconds: lagSeconds(config),
-      lookbackSeconds: config.lookbackSeconds,
-      maxInFlight: config.maxInFlight,
-      logWindow: config.logWindow,
-    },
+    { ...config, chainId, facilitator: account.address, facilitators, lagSeconds: lagSeconds(config) },
   )
   const schemes = config.schemes ?? ['exact']
   const channels = schemes.includes('batch-settlement')
@@ -191,200 +187,45 @@ export function evmChain(config: EvmConfig): EvmChain {
         relayerAddress: account.address,
       })
     : undefined
-  const extra = { name: domain.name, version: domain.version }
-  const byPermit2 = { ...extra, facilitatorAddress: account.address, assetTransferMethod: 'permit2' }
-  const offered = schemes.map((scheme): Terms => {
-    if (scheme === 'batch-settlement' && channels) return channels.terms()
-    return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
-  })
-  let terms: readonly Terms[] = []
-
-  /**
-   * Terms as they are now: those of channels follow the price of gas. Returns the same list while nothing has changed.
-   */
-  function current(): readonly Terms[] {
-    const priced = channels?.terms()
-    if (priced && terms.some((each) => each.scheme === 'batch-settlement' && each !== priced))
-      terms = terms.map((each) => (each.scheme === 'batch-settlement' ? priced : each))
-    return terms
-  }
-
-  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
-    if (offer.scheme === 'upto') return await upto.verify(payment, offer, at)
-    if (offer.scheme === 'batch-settlement') return channels ? await channels.verify(payment, offer, at) : NO_CHANNELS
-    const parsed = identity.parse(payment, offer)
-    if ('kind' in parsed) return parsed
-    const { exact } = parsed
-    const refusal = checkExact(exact, offer, at.now, config.lookbackSeconds)
-    if (refusal) return refusal
-    const asset = lower(offer.asset)
-    const hadCode = identity.hadCode(exact.from)
-    const transfer = { to: asset, data: transferCall(exact) }
-    const calls = [
-      { to: asset, data: balanceCall(exact.from) },
-      { to: asset, data: stateCall(exact.from, exact.nonce) },
-      ...(hadCode ? [] : [transfer]), // last, so that the payer's code cannot affect earlier answers
-    ]
-    // Often only these answers tell whether the payer has code. The token may already run it, so the gas is bounded.
-    const bounds = { gas: CONTRACT_LIMITS.gas, from: account.address }
-    const payerCall = hadCode ? simulateAsPayer(parsed, transfer, at.signal) : undefined
-    const [code, seen] = await Promise.all([
-      rpc.request('eth_getCode', [exact.from, 'latest'], at.signal),
-      reads.view(calls, { lagSeconds: lagSeconds(config), signal: at.signal, ...bounds }),
-    ])
-    const isContract = hasCode(code)
-    if (isContract === undefined) return unavailable(`the code of ${exact.from} cannot be read`)
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    if (isContract) identity.markContract(exact.from)
-    const payerResult =
-      payerCall || isContract ? await (payerCall ?? simulateAsPayer(parsed, transfer, at.signal)) : undefined
-    if (payerResult && 'kind' in payerResult) return unavailable(payerResult.reason)
-    const [balanceOf, state] = seen.results
-    const transferResult = payerResult ? payerResult.transferResult : seen.results[2]
-    if (isContract && !acceptsSignature(payerResult?.signatureResult)) {
-      return refused(
-        'PAYMENT_INVALID',
-        'signature',
-        `the account ${exact.from} has code and does not accept the signature (ERC-1271)`,
-      )
-    }
-    const balance = uintIn(balanceOf)
-    if (transferResult?.ok && balance !== undefined)
-      return {
-        kind: 'valid',
-        balance: usdc(balance),
-        asOf: at.now,
-        ...(seen.block !== undefined && { block: seen.block }),
-      }
-    if (flagIn(state))
-      return refused('PAYMENT_REPLAY', 'nonce_already_used', 'the authorization is used or canceled on chain')
-    if (balance !== undefined && balance < exact.value) {
-      return refused(
-        'PAYMENT_UNFUNDED',
-        'insufficient_balance',
-        `the payer has ${balance} base units; the price is ${exact.value}`,
-      )
-    }
-    return diagnose(parsed, { asset, time: seen.time, isContract }, at.signal)
-  }
-
-  /** Runs the payer's own code: whether it accepts the signature, and whether the token would then move the money. */
-  async function simulateAsPayer(
-    { exact, digest }: ParsedPayment,
-    transfer: ContractCall,
-    signal: AbortSignal,
-  ): Promise<{ transferResult: ContractResult; signatureResult: ContractResult } | RpcFailure> {
-    const request = (call: ContractCall) => reads.callContract(exact.from, call, { signal, from: account.address })
-    const [transferResult, signatureResult] = await Promise.all([
-      request(transfer),
-      request({ to: exact.from, data: signatureCall(digest, exact.signature) }),
-    ])
-    if (transferResult.kind === 'failure') return transferResult
-    return signatureResult.kind === 'failure' ? signatureResult : { transferResult, signatureResult }
-  }
-
-  /** Explains why a funded, unused authorization would revert. One more round trip, on this path only. */
-  async function diagnose(
-    parsed: ParsedPayment,
-    context: SimulationContext,
-    signal: AbortSignal,
-  ): Promise<Refused | Unavailable> {
-    const { exact, digest, separator } = parsed
-    const { asset, time, isContract } = context
-    const signer = isContract ? exact.from : await recoverSigner(digest, exact.signature)
-    if (signer !== exact.from) return refusedSignature(exact, signer)
-    if (exact.validAfter >= BigInt(time)) {
-      const text = `authorization.validAfter is ${exact.validAfter}; it must be before the chain's time, ${time}`
-      return refused('PAYMENT_UNFUNDED', 'payload_authorization_valid_after', text)
-    }
-    const calls = [
-      { to: asset, data: SEPARATOR_CALL },
-      { to: asset, data: stateCall(exact.from, exact.nonce) },
-    ]
-    const token = await reads.view(calls, { lagSeconds: lagSeconds(config), signal })
-    if (token.kind === 'failure') return unavailable(token.reason)
-    const [separatorResult, state] = token.results
-    if (flagIn(state) === undefined)
-      return refused('PAYMENT_INVALID', 'eip3009_not_supported', `${asset} has no authorizationState()`)
-    if (separatorResult?.ok && separatorResult.data !== separator) {
-      return refused('PAYMENT_INVALID', 'token_name_mismatch', "the token's EIP-712 domain differs from the offer's")
-    }
-    return refused('PAYMENT_INVALID', 'transaction_simulation_failed', 'transferWithAuthorization would revert')
-  }
-
-  async function settle(payment: Payment, offer: Offer, at: SettleOptions): Promise<Settlement> {
-    if (offer.scheme === 'upto') return await upto.settle(payment, offer, at)
-    if (offer.scheme === 'batch-settlement') return channels ? await channels.settle(payment, offer, at) : NO_CHANNELS
-    const parsed = identity.parse(payment, offer)
-    if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
-    return settler.settle(
-      { exact: parsed.exact, offer, id: parsed.digest, hadCode: identity.hadCode(parsed.exact.from) },
-      at,
-    )
-  }
-
-  async function fate(payment: Payment, offer: Offer, at: SettleOptions): Promise<Fate> {
-    if (offer.scheme === 'upto') return await upto.fate(payment, offer, at)
-    if (offer.scheme === 'batch-settlement')
-      return channels ? await channels.fate(payment, offer, at) : { kind: 'unknown', reason: NO_CHANNELS.reason }
-    const parsed = identity.parse(payment, offer)
-    if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
-    return reads.fate(parsed.exact, offer, at.signal)
-  }
-
-  async function check({ now }: { now: number } = { now: 0 }): Promise<CheckResult> {
-    const usesPermit2 = schemes.includes('upto')
-    const checked = await checkEvm(rpc, {
-      ...config,
-      usesPermit2,
-      usesChannels: channels !== undefined,
-      chainId,
-      relayer: account.address,
-      checksRelayer: watchesGas,
-    })
-    if (checked.kind !== 'ready') return checked
-    if (watchesGas) await gas.readNow(now)
-    await reads.setMulticall(checked.multicall)
-    relayer.setSync(checked.sync)
-    terms = offered
-    return checked
-  }
-
-  function close(): void {
-    settler.close()
-    relayer.close()
-    rpc.close()
-  }
-
   const balance: EvmChain['balance'] = (address, { signal }) =>
-    reads.balance(asset, address, { lagSeconds: lagSeconds(config), signal })
-  const low = () => (watchesGas ? gas.state().low : undefined)
-
+    reads.balance(config.asset, address, { lagSeconds: lagSeconds(config), signal })
+  const parts = {
+    config,
+    chainId,
+    account,
+    rpc,
+    reads,
+    watchesGas,
+    gas,
+    relayer,
+    identity,
+    settler,
+    upto,
+    schemes,
+    channels,
+    offered: schemes.map((scheme) => termsOf(scheme, config, { channels, facilitator: account.address })),
+  }
+  const chain: EvmParts = { ...parts, byScheme: schemesOf(parts), terms: [] }
   return {
     families: [evmFamily],
-    terms: () => (low() === undefined ? current() : []),
+    terms: () => (low(chain) === undefined ? current(chain) : []),
     closed() {
-      const reason = low()
+      const reason = low(chain)
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
     },
-    async identify(payment, offer, at) {
-      if (offer.scheme === 'upto') return await upto.identify(payment, offer)
-      if (offer.scheme === 'batch-settlement')
-        return channels ? await channels.identify(payment, offer, at) : NO_CHANNELS
-      return await identity.identify(payment, offer, at)
-    },
+    identify: async (payment, offer, at) => await schemeOf(chain, offer).identify(payment, offer, at),
     hasSigned: identity.hasSigned,
-    verify,
-    settle,
+    verify: async (payment, offer, at) => await schemeOf(chain, offer).verify(payment, offer, at),
+    settle: async (payment, offer, at) => await schemeOf(chain, offer).settle(payment, offer, at),
     ...(channels && {
       secure: async (payment, offer, at) =>
         offer.scheme === 'batch-settlement' ? await channels.secure(payment, offer, at) : { kind: 'secured' },
       drawDown: async (payment, offer, at) =>
         offer.scheme === 'batch-settlement' ? await channels.drawDown(payment, offer, at) : undefined,
     }),
-    fate,
+    fate: async (payment, offer, at) => await schemeOf(chain, offer).fate(payment, offer, at),
     balance,
-    check,
+    check: (...args) => check(chain, ...args),
     async refresh({ now }) {
       if (!watchesGas) return
       // Claims wait for blocks, and what offers need does not wait for them.
@@ -404,11 +245,115 @@ export function evmChain(config: EvmConfig): EvmChain {
         now,
       ),
     isIdle: () => settler.isIdle() && upto.isIdle() && (channels?.isIdle() ?? true),
-    close,
+    close: () => close(chain),
   }
 }
 
+/** Throws RangeError for a setting that a program without types has left out. */
+function requireSettings(config: EvmConfig): void {
+  const lacking = (['network', 'rpcUrl', 'asset', 'payTo', 'relayerKey'] as const).find(
+    (name) => typeof config[name] !== 'string',
+  )
+  if (lacking) throw new RangeError(`evmChain: ${lacking} is missing`)
+  if (typeof config.domain?.name !== 'string' || typeof config.domain.version !== 'string')
+    throw new RangeError("evmChain: domain is missing; it is the token's, such as { name: 'USDC', version: '2' }")
+}
+
+/** Terms of a scheme as the chain is made; those of channels change with the price of gas. */
+function termsOf(
+  scheme: EvmScheme,
+  { network, asset, payTo, domain }: EvmConfig,
+  { channels, facilitator }: { readonly channels: EvmParts['channels']; readonly facilitator: Hex },
+): Terms {
+  if (scheme === 'batch-settlement' && channels) return channels.terms()
+  const extra = { name: domain.name, version: domain.version }
+  const byPermit2 = { ...extra, facilitatorAddress: facilitator, assetTransferMethod: 'permit2' }
+  return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
+}
+
+/**
+ * Terms as they are now: those of channels follow the price of gas. Returns the same list while nothing has changed.
+ */
+function current(chain: EvmParts): readonly Terms[] {
+  const priced = chain.channels?.terms()
+  if (priced && chain.terms.some((each) => each.scheme === 'batch-settlement' && each !== priced))
+    chain.terms = chain.terms.map((each) => (each.scheme === 'batch-settlement' ? priced : each))
+  return chain.terms
+}
+
+/** The verbs of one scheme. */
+type SchemeVerbs = Pick<Chain, 'identify' | 'verify' | 'settle' | 'fate'>
+
+/** The schemes of a chain. A scheme without its row does not compile. */
+function schemesOf(chain: Omit<EvmParts, 'byScheme' | 'terms'>): Readonly<Record<EvmScheme, SchemeVerbs>> {
+  const { config, identity, settler, reads, upto, channels, rpc, account } = chain
+  const verifier: ExactVerifier = {
+    rpc,
+    reads,
+    identity,
+    relayer: account.address,
+    lagSeconds: lagSeconds(config),
+    lookbackSeconds: config.lookbackSeconds,
+  }
+  return {
+    exact: {
+      identify: identity.identify,
+      verify: (...args) => verify(verifier, ...args),
+      async settle(payment, offer, at) {
+        const parsed = identity.parse(payment, offer)
+        if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
+        const { exact, digest } = parsed
+        return await settler.settle({ exact, offer, id: digest, hadCode: identity.hadCode(exact.from) }, at)
+      },
+      async fate(payment, offer, at) {
+        const parsed = identity.parse(payment, offer)
+        if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
+        return await reads.fate(parsed.exact, offer, at.signal)
+      },
+    },
+    upto,
+    'batch-settlement': channels ?? WITHOUT_CHANNELS,
+  }
+}
+
+/** Any other scheme is read as `exact`, which names what is wrong. */
+function schemeOf(chain: EvmParts, { scheme }: Offer): SchemeVerbs {
+  return scheme === 'upto' || scheme === 'batch-settlement' ? chain.byScheme[scheme] : chain.byScheme.exact
+}
+
+async function check(chain: EvmParts, { now }: { now: number } = { now: 0 }): Promise<CheckResult> {
+  const usesPermit2 = chain.schemes.includes('upto')
+  const checked = await checkEvm(chain.rpc, {
+    ...chain.config,
+    usesPermit2,
+    usesChannels: chain.channels !== undefined,
+    chainId: chain.chainId,
+    relayer: chain.account.address,
+    checksRelayer: chain.watchesGas,
+  })
+  if (checked.kind !== 'ready') return checked
+  if (chain.watchesGas) await chain.gas.readNow(now)
+  await chain.reads.setMulticall(checked.multicall)
+  chain.relayer.setSync(checked.sync)
+  chain.terms = chain.offered
+  return checked
+}
+
+function close(chain: EvmParts): void {
+  chain.settler.close()
+  chain.relayer.close()
+  chain.rpc.close()
+}
+
+const low = (chain: EvmParts) => (chain.watchesGas ? chain.gas.state().low : undefined)
+
 const NO_CHANNELS = unavailable('this gateway has no channels any more')
+const WITHOUT_CHANNELS: SchemeVerbs = {
+  identify: async () => NO_CHANNELS,
+  verify: async () => NO_CHANNELS,
+  settle: async () => NO_CHANNELS,
+  fate: async () => ({ kind: 'unknown', reason: NO_CHANNELS.reason }),
+}
 
 function channelsOf(
   config: EvmConfig,

@@ -43,164 +43,201 @@ type PendingRequest = {
   isDone: boolean
 }
 
+/** State of `jsonRpc`. */
+export type RpcClient = {
+  readonly url: ReturnType<typeof splitUrl>['url']
+  readonly clean: ReturnType<typeof splitUrl>['clean']
+  readonly fetchUrl: typeof fetch
+  readonly timeoutMs: number
+  readonly maxBatch: number
+  readonly maxRequests: number
+  readonly maxBytes: number
+  readonly headers: { authorization?: string; 'content-type': string }
+  readonly waiting: PendingRequest[]
+  readonly closing: AbortController
+  activeRequests: number
+  ids: number
+  scheduled: boolean
+}
+
 /**
  * A JSON-RPC client over HTTP that batches concurrent calls. Throws RangeError for an invalid URL; its calls never
  * reject.
  */
 export function jsonRpc(config: RpcConfig): Rpc {
   const { url, authorization, clean } = splitUrl(config.url)
-  const fetchUrl = config.fetch ?? globalThis.fetch
-  const timeoutMs = config.timeoutMs ?? 10_000
-  const maxBatch = config.maxBatch ?? 50
-  const maxRequests = config.maxRequests ?? 8
-  const maxBytes = config.maxBytes ?? 8 * 1024 * 1024
-  const headers = { 'content-type': 'application/json', ...(authorization ? { authorization } : {}) }
 
   const waiting: PendingRequest[] = []
   const closing = new AbortController()
-  let activeRequests = 0
-  let ids = 0
-  let scheduled = false
-
-  function createRequest(
-    method: string,
-    params: readonly unknown[],
-  ): { pending: PendingRequest; answer: Promise<Answer> } {
-    let resolve: (answer: Answer) => void = () => {}
-    const answer = new Promise<Answer>((done) => (resolve = done))
-    const pending: PendingRequest = {
-      id: ++ids,
-      method,
-      params,
-      isDone: false,
-      done(reply) {
-        if (pending.isDone) return
-        pending.isDone = true
-        resolve(reply)
-      },
-    }
-    return { pending, answer }
+  const client: RpcClient = {
+    url,
+    clean,
+    fetchUrl: config.fetch ?? globalThis.fetch,
+    timeoutMs: config.timeoutMs ?? 10_000,
+    maxBatch: config.maxBatch ?? 50,
+    maxRequests: config.maxRequests ?? 8,
+    maxBytes: config.maxBytes ?? 8 * 1024 * 1024,
+    headers: { 'content-type': 'application/json', ...(authorization ? { authorization } : {}) },
+    waiting,
+    closing,
+    activeRequests: 0,
+    ids: 0,
+    scheduled: false,
   }
-
-  function request(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
-    if (closing.signal.aborted) return Promise.resolve(failure('the client is closed'))
-    if (signal?.aborted) return Promise.resolve(failure('no time left to call the node'))
-    const { pending, answer } = createRequest(method, params)
-    waiting.push(pending)
-    cancelWith(signal, pending, answer)
-    if (!scheduled) {
-      scheduled = true
-      queueMicrotask(pump)
-    }
-    return answer
-  }
-
-  async function requestAlone(
-    method: string,
-    params: readonly unknown[],
-    { timeoutMs: limitMs, maxBytes: byteLimit = maxBytes, signal }: RequestLimits,
-  ): Promise<Answer> {
-    if (signal?.aborted) return failure('no time left to call the node')
-    const { pending, answer } = createRequest(method, params)
-    cancelWith(signal, pending, answer)
-    await Promise.race([post([pending], { limitMs, maxBytes: byteLimit, signal }), answer])
-    return answer
-  }
-
-  function cancelWith(signal: AbortSignal | undefined, pending: PendingRequest, answer: Promise<Answer>): void {
-    if (!signal) return
-    const onAbort = () => pending.done(failure(`${pending.method}: the caller's time ran out`))
-    signal.addEventListener('abort', onAbort, { once: true })
-    void answer.then(() => signal.removeEventListener('abort', onAbort))
-  }
-
-  function pump(): void {
-    scheduled = false
-    while (waiting.length > 0 && activeRequests < maxRequests) {
-      const batch = waiting.splice(0, maxBatch).filter((pending) => !pending.isDone)
-      if (batch.length === 0) continue
-      activeRequests++
-      void post(batch, { limitMs: timeoutMs, maxBytes }).finally(() => {
-        activeRequests--
-        pump()
-      })
-    }
-  }
-
-  async function post(
-    batch: readonly PendingRequest[],
-    { limitMs, maxBytes: byteLimit, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
-  ): Promise<void> {
-    const controller = new AbortController()
-    const onClose = () => controller.abort()
-    const timer = setTimeout(onClose, limitMs)
-    closing.signal.addEventListener('abort', onClose, { once: true })
-    signal?.addEventListener('abort', onClose, { once: true })
-    if (closing.signal.aborted) controller.abort()
-    const tooLate = failure(`no answer in ${limitMs} ms`)
-    const timeout = new Promise<RpcFailure>((done) =>
-      controller.signal.addEventListener('abort', () => done(tooLate), { once: true }),
-    )
-    const read = exchange(batch, { signal: controller.signal, maxBytes: byteLimit }).catch(() =>
-      controller.signal.aborted ? tooLate : failure('the connection failed'),
-    )
-    const reply = await Promise.race([read, timeout])
-    clearTimeout(timer)
-    closing.signal.removeEventListener('abort', onClose)
-    signal?.removeEventListener('abort', onClose)
-    for (const pending of batch) pending.done(answerTo(pending, reply))
-  }
-
-  /** The parsed body as a list. Throws when the connection fails; every other defect is a failure. */
-  async function exchange(
-    batch: readonly PendingRequest[],
-    { signal, maxBytes: byteLimit }: { signal: AbortSignal; maxBytes: number },
-  ): Promise<readonly unknown[] | RpcFailure> {
-    const messages = batch.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
-    const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
-    const response = await fetchUrl(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
-    // Workers know no `redirect: 'error'`. A redirect is never followed: it would carry the request elsewhere.
-    if (response.type === 'opaqueredirect' || isRedirect(response.status)) {
-      await response.body?.cancel()
-      return failure('the node answers with a redirect')
-    }
-    const text = await readText(response, byteLimit)
-    if (text === undefined)
-      return {
-        ...failure(`the answer was longer than ${byteLimit} bytes`),
-        ...(isJson(response) && { isTooLarge: true }),
-      }
-    try {
-      const value: unknown = JSON.parse(text)
-      if (Array.isArray(value)) return value
-      if (response.ok || (batch.length === 1 && typeof value === 'object')) return [value]
-    } catch {
-      if (response.ok) return failure('the answer was not JSON')
-    }
-    return failure(`HTTP status ${response.status}`)
-  }
-
-  function answerTo(pending: PendingRequest, reply: readonly unknown[] | RpcFailure): Answer {
-    if ('kind' in reply) return { ...reply, reason: `${pending.method}: ${reply.reason}` }
-    const message = reply.find((each) => (each as { id?: unknown } | null)?.id === pending.id) as
-      | { result?: unknown; error?: unknown }
-      | undefined
-    const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
-    if (error && typeof error === 'object') {
-      return { kind: 'error', code: Number(error.code) || 0, message: clean(String(error.message)) }
-    }
-    if (message && message.result !== undefined) return { kind: 'result', value: message.result }
-    return failure(`${pending.method}: the answer was not JSON-RPC`)
-  }
-
   return {
-    request,
-    requestAlone,
+    request: (...args) => request(client, ...args),
+    requestAlone: (...args) => requestAlone(client, ...args),
     close() {
       closing.abort()
       for (const pending of waiting.splice(0)) pending.done(failure('the client is closed'))
     },
   }
+}
+
+export function createRequest(
+  client: RpcClient,
+  method: string,
+  params: readonly unknown[],
+): { pending: PendingRequest; answer: Promise<Answer> } {
+  let resolve: (answer: Answer) => void = () => {}
+  const answer = new Promise<Answer>((done) => (resolve = done))
+  const pending: PendingRequest = {
+    id: ++client.ids,
+    method,
+    params,
+    isDone: false,
+    done(reply) {
+      if (pending.isDone) return
+      pending.isDone = true
+      resolve(reply)
+    },
+  }
+  return { pending, answer }
+}
+
+export function request(
+  client: RpcClient,
+  method: string,
+  params: readonly unknown[],
+  signal?: AbortSignal,
+): Promise<Answer> {
+  if (client.closing.signal.aborted) return Promise.resolve(failure('the client is closed'))
+  if (signal?.aborted) return Promise.resolve(failure('no time left to call the node'))
+  const { pending, answer } = createRequest(client, method, params)
+  client.waiting.push(pending)
+  cancelWith(signal, pending, answer)
+  if (!client.scheduled) {
+    client.scheduled = true
+    queueMicrotask(() => pump(client))
+  }
+  return answer
+}
+
+export async function requestAlone(
+  client: RpcClient,
+  method: string,
+  params: readonly unknown[],
+  { timeoutMs: limitMs, maxBytes: byteLimit = client.maxBytes, signal }: RequestLimits,
+): Promise<Answer> {
+  if (signal?.aborted) return failure('no time left to call the node')
+  const { pending, answer } = createRequest(client, method, params)
+  cancelWith(signal, pending, answer)
+  await Promise.race([post(client, [pending], { limitMs, maxBytes: byteLimit, signal }), answer])
+  return answer
+}
+
+function cancelWith(signal: AbortSignal | undefined, pending: PendingRequest, answer: Promise<Answer>): void {
+  if (!signal) return
+  const onAbort = () => pending.done(failure(`${pending.method}: the caller's time ran out`))
+  signal.addEventListener('abort', onAbort, { once: true })
+  void answer.then(() => signal.removeEventListener('abort', onAbort))
+}
+
+export function pump(client: RpcClient): void {
+  client.scheduled = false
+  while (client.waiting.length > 0 && client.activeRequests < client.maxRequests) {
+    const batch = client.waiting.splice(0, client.maxBatch).filter((pending) => !pending.isDone)
+    if (batch.length === 0) continue
+    client.activeRequests++
+    void post(client, batch, { limitMs: client.timeoutMs, maxBytes: client.maxBytes }).finally(() => {
+      client.activeRequests--
+      pump(client)
+    })
+  }
+}
+
+export async function post(
+  client: RpcClient,
+  batch: readonly PendingRequest[],
+  { limitMs, maxBytes: byteLimit, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
+): Promise<void> {
+  const controller = new AbortController()
+  const onClose = () => controller.abort()
+  const timer = setTimeout(onClose, limitMs)
+  client.closing.signal.addEventListener('abort', onClose, { once: true })
+  signal?.addEventListener('abort', onClose, { once: true })
+  if (client.closing.signal.aborted) controller.abort()
+  const tooLate = failure(`no answer in ${limitMs} ms`)
+  const timeout = new Promise<RpcFailure>((done) =>
+    controller.signal.addEventListener('abort', () => done(tooLate), { once: true }),
+  )
+  const read = exchange(client, batch, { signal: controller.signal, maxBytes: byteLimit }).catch(() =>
+    controller.signal.aborted ? tooLate : failure('the connection failed'),
+  )
+  const reply = await Promise.race([read, timeout])
+  clearTimeout(timer)
+  client.closing.signal.removeEventListener('abort', onClose)
+  signal?.removeEventListener('abort', onClose)
+  for (const pending of batch) pending.done(answerTo(client, pending, reply))
+}
+
+/** The parsed body as a list. Throws when the connection fails; every other defect is a failure. */
+export async function exchange(
+  client: RpcClient,
+  batch: readonly PendingRequest[],
+  { signal, maxBytes: byteLimit }: { signal: AbortSignal; maxBytes: number },
+): Promise<readonly unknown[] | RpcFailure> {
+  const messages = batch.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
+  const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
+  const response = await client.fetchUrl(client.url, {
+    method: 'POST',
+    headers: client.headers,
+    body,
+    signal,
+    redirect: 'manual',
+  })
+  // Workers know no `redirect: 'error'`. A redirect is never followed: it would carry the request elsewhere.
+  if (response.type === 'opaqueredirect' || isRedirect(response.status)) {
+    await response.body?.cancel()
+    return failure('the node answers with a redirect')
+  }
+  const text = await readText(response, byteLimit)
+  if (text === undefined)
+    return {
+      ...failure(`the answer was longer than ${byteLimit} bytes`),
+      ...(isJson(response) && { isTooLarge: true }),
+    }
+  try {
+    const value: unknown = JSON.parse(text)
+    if (Array.isArray(value)) return value
+    if (response.ok || (batch.length === 1 && typeof value === 'object')) return [value]
+  } catch {
+    if (response.ok) return failure('the answer was not JSON')
+  }
+  return failure(`HTTP status ${response.status}`)
+}
+
+export function answerTo(client: RpcClient, pending: PendingRequest, reply: readonly unknown[] | RpcFailure): Answer {
+  if ('kind' in reply) return { ...reply, reason: `${pending.method}: ${reply.reason}` }
+  const message = reply.find((each) => (each as { id?: unknown } | null)?.id === pending.id) as
+    | { result?: unknown; error?: unknown }
+    | undefined
+  const error = message?.error as { code?: unknown; message?: unknown } | undefined | null
+  if (error && typeof error === 'object') {
+    return { kind: 'error', code: Number(error.code) || 0, message: client.clean(String(error.message)) }
+  }
+  if (message && message.result !== undefined) return { kind: 'result', value: message.result }
+  return failure(`${pending.method}: the answer was not JSON-RPC`)
 }
 
 export function failure(reason: string): RpcFailure {

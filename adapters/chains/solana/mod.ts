@@ -2,12 +2,19 @@ import type { CallOptions, CheckResult } from '../lib/results.ts'
 import { solanaFamily } from './family.ts'
 import { type Offer, type Payment, type Terms, type Usdc, usdc } from '../../../core/x402/mod.ts'
 import type { Chain, Closed, Fate, Identity, Settlement, Verdict } from '../../../core/ports/mod.ts'
-import { jsonRpc, type RpcConfig } from '../lib/json_rpc.ts'
+import { jsonRpc, type Rpc, type RpcConfig } from '../lib/json_rpc.ts'
 import { type CheckConfig, checkSolana } from './check.ts'
-import { findByScan, findBySignature, type FateConfig, type TransactionFinder, solanaFates } from './exact/fate.ts'
-import { BLOCKHASH_LIFE_MS, blockhashTracker } from './node/blockhash.ts'
+import {
+  findByScan,
+  findBySignature,
+  type FateConfig,
+  type TransactionFinder,
+  solanaFates,
+  type SolanaFates,
+} from './exact/fate.ts'
+import { BLOCKHASH_LIFE_MS, blockhashTracker, type BlockhashTracker } from './node/blockhash.ts'
 import { type FeePayer, parseFeePayer, isValidProof, signedOn } from './node/keys.ts'
-import { type FeePayerState, feePayerMonitor } from './node/gas.ts'
+import { type FeePayerMonitor, type FeePayerState, feePayerMonitor } from './node/gas.ts'
 import {
   DEFAULT_FEE_LIMITS,
   type FeeLimits,
@@ -19,9 +26,10 @@ import {
   tokenAccount,
 } from './exact/payload.ts'
 import { parseTokenAccount, type SolanaReads, solanaReads } from './node/reads.ts'
-import { type SettleConfig, solanaSettler } from './exact/settle.ts'
+import { type SettleConfig, type SolanaSettler, solanaSettler } from './exact/settle.ts'
 import { solanaTerms } from './exact/terms.ts'
-import { solanaVerifier, stale, type VerifyConfig } from './exact/verify.ts'
+import { solanaVerifier, stale, type SolanaVerifier, type VerifyConfig } from './exact/verify.ts'
+import type { Address } from '@solana/kit'
 import { parseAddress, toBase58 } from './node/transaction.ts'
 
 /** Configuration of one gateway on a Solana cluster. Defaults suit a public node. */
@@ -61,6 +69,25 @@ export type SolanaChain = Chain &
 /** Least remaining lifetime when work begins. Settlement itself uses all of it. */
 const MIN_REMAINING_MS = 6_000
 
+/** State of `solanaChain`. */
+type SolanaParts = {
+  readonly config: SolanaConfig
+  readonly mint: string
+  readonly network: string
+  readonly limits: FeeLimits
+  readonly keys: FeePayer[]
+  readonly feePayers: Address[]
+  readonly rpc: Rpc
+  readonly reads: SolanaReads
+  readonly blockhashes: BlockhashTracker
+  readonly fates: SolanaFates
+  readonly monitor: FeePayerMonitor
+  readonly verifier: SolanaVerifier
+  readonly settler: SolanaSettler
+  isReady: boolean
+  readonly termsFor: ReturnType<typeof solanaTerms>
+}
+
 /**
  * USDC on one Solana cluster, verified and settled by this gateway. Throws RangeError, without quoting the value, when
  * the URL, a key or the network is malformed.
@@ -78,7 +105,7 @@ const MIN_REMAINING_MS = 6_000
 export function solanaChain(config: SolanaConfig): SolanaChain {
   const { mint, payTo } = config
   const network = networkOf(config.network)
-  const limits: FeeLimits = { ...DEFAULT_FEE_LIMITS, ...config }
+
   const keys = config.feePayerKeys.map(parseKey)
   const [first] = keys
   if (!first) throw new RangeError('fee_payer_keys: at least one is required')
@@ -87,7 +114,7 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
   const reads = solanaReads(rpc)
   const blockhashes = blockhashTracker(reads)
   const [bySignature, byScan] = [
-    findBySignature(reads, async (exact) => toBase58(await sign(exact))),
+    findBySignature(reads, async (exact) => toBase58(await sign(chain, exact))),
     findByScan(reads),
   ]
   const find: TransactionFinder = (exact, at) => (feePayers.includes(exact.feePayer) ? bySignature : byScan)(exact, at)
@@ -97,120 +124,159 @@ export function solanaChain(config: SolanaConfig): SolanaChain {
     { reads, find, expiryOf: blockhashes.expiryOf, reportUnderfunded: monitor.reportUnderfunded },
     config,
   )
-  const settler = solanaSettler(
-    { reads, find, fates, verifier, sign, onSent: ({ feePayer, tx }) => monitor.recordSpent(feePayer, feeOf(tx)) },
+
+  const chain: SolanaParts = {
     config,
-  )
-  let isReady = false
-
-  async function sign({ feePayer, tx }: SolanaExact): Promise<Uint8Array> {
-    const key = keys.find(({ address }) => address === feePayer)
-    if (!key) throw new RangeError('the fee payer is not configured')
-    return await key.sign(tx.message)
+    mint,
+    network,
+    limits: { ...DEFAULT_FEE_LIMITS, ...config },
+    keys,
+    feePayers,
+    rpc,
+    reads,
+    blockhashes,
+    fates,
+    monitor,
+    verifier,
+    settler: solanaSettler(
+      {
+        reads,
+        find,
+        fates,
+        verifier,
+        sign: (...args) => sign(chain, ...args),
+        onSent: ({ feePayer, tx }) => monitor.recordSpent(feePayer, feeOf(tx)),
+      },
+      config,
+    ),
+    isReady: false,
+    termsFor: solanaTerms({ network, mint, payTo }),
   }
-
-  const termsFor = solanaTerms({ network, mint, payTo })
-
-  function terms(now: number): readonly Terms[] {
-    const feePayer = feePayers.find((address) => !monitor.isLow(address))
-    if (!isReady || !feePayer) return []
-    return termsFor(feePayer, blockhashes.extra(now))
-  }
-
-  function closed(): Closed | undefined {
-    const low = monitor
-      .states()
-      .flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
-    return low.length === feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
-  }
-
-  /**
-   * Also identifies buyers who signed for a fee payer that is no longer configured: they keep access to what they
-   * bought.
-   */
-  async function identify(payment: Payment, offer: Offer, { now }: CallOptions): Promise<Identity> {
-    const former = parseAddress(offer.extra?.feePayer)
-    const isFormer = former !== undefined && !feePayers.includes(former)
-    const exact = await checkPayment(payment, offer, { network, feePayers: isFormer ? [former] : feePayers })
-    if (exact.kind === 'refused') return exact
-    const { payer, key, tx } = exact
-    // A blockhash that we did not offer may be of any age: it lives at most a minute from when it was first seen.
-    const first = fates.firstSeenAt(key, now)
-    return { kind: 'known', payer, key, expiresAt: blockhashes.expiryOf(tx.blockhash) ?? first + BLOCKHASH_LIFE_MS }
-  }
-
-  async function verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
-    const exact = await checkPayment(payment, offer, { network, feePayers, limits })
-    if (exact.kind === 'refused') return exact
-    fates.firstSeenAt(exact.key, at.now)
-    const verdict = await verifier.verify(exact, at)
-    const end = blockhashes.expiryOf(exact.tx.blockhash)
-    const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + MIN_REMAINING_MS
-    return isLate ? stale('the blockhash expires in less than 6 seconds') : verdict
-  }
-
-  async function settle(payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
-    const exact = await checkPayment(payment, offer, { network, feePayers, limits })
-    if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
-    return await settler.settle(exact, at)
-  }
-
-  /** Also covers payments signed for a fee payer that is no longer configured. */
-  async function fate(
-    payment: Payment,
-    offer: Offer,
-    at: CallOptions & { readonly expiresAt?: number },
-  ): Promise<Fate> {
-    const former = parseAddress(offer.extra?.feePayer)
-    const exact = await checkPayment(payment, offer, {
-      network,
-      feePayers: former ? [...feePayers, former] : feePayers,
-    })
-    return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await fates.fate(exact, at)
-  }
-
-  async function check({ now }: { now: number }): Promise<CheckResult> {
-    const problems = await Promise.all(
-      keys.map((key, i) =>
-        key.sign(new Uint8Array(1)).then(
-          () => [],
-          (error: Error) => [`fee_payer_keys.${i}: ${error.message}`],
-        ),
-      ),
-    )
-    if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
-    const checked = await checkSolana({ rpc, reads }, { ...config, feePayers }, now)
-    if (checked.kind !== 'ready') return checked
-    await Promise.all([blockhashes.refresh(now), monitor.read(now)])
-    isReady = true
-    return checked
-  }
-
-  function close(): void {
-    settler.close()
-    rpc.close()
-  }
-
-  const balance = (address: string, { signal }: { signal: AbortSignal }) => balanceOf(reads, { address, mint }, signal)
-  const refresh = async ({ now }: { now: number }) =>
-    void (await Promise.all([blockhashes.refresh(now), monitor.refresh(now)]))
   return {
     families: [solanaFamily],
-    terms,
-    closed,
-    identify,
-    verify,
-    settle,
-    fate,
-    balance,
+    terms: (...args) => terms(chain, ...args),
+    closed: () => closed(chain),
+    identify: (...args) => identify(chain, ...args),
+    verify: (...args) => verify(chain, ...args),
+    settle: (...args) => settle(chain, ...args),
+    fate: (...args) => fate(chain, ...args),
+    balance: (...args) => balance(chain, ...args),
     proves: isValidProof,
     hasSigned: signedOn(config.network),
-    check,
-    refresh,
+    check: (...args) => check(chain, ...args),
+    refresh: (...args) => refresh(chain, ...args),
     feePayers: monitor.states,
-    close,
+    close: () => close(chain),
   }
 }
+
+async function sign(chain: SolanaParts, { feePayer, tx }: SolanaExact): Promise<Uint8Array> {
+  const key = chain.keys.find(({ address }) => address === feePayer)
+  if (!key) throw new RangeError('the fee payer is not configured')
+  return await key.sign(tx.message)
+}
+
+function terms(chain: SolanaParts, now: number): readonly Terms[] {
+  const feePayer = chain.feePayers.find((address) => !chain.monitor.isLow(address))
+  if (!chain.isReady || !feePayer) return []
+  return chain.termsFor(feePayer, chain.blockhashes.extra(now))
+}
+
+function closed(chain: SolanaParts): Closed | undefined {
+  const low = chain.monitor
+    .states()
+    .flatMap((state, i) => (state.low === undefined ? [] : [`fee_payer_keys.${i}: ${state.low}`]))
+  return low.length === chain.feePayers.length ? { code: 'no_gas', reason: low.join('; ') } : undefined
+}
+
+/**
+ * Also identifies buyers who signed for a fee payer that is no longer configured: they keep access to what they
+ * bought.
+ */
+async function identify(chain: SolanaParts, payment: Payment, offer: Offer, { now }: CallOptions): Promise<Identity> {
+  const former = parseAddress(offer.extra?.feePayer)
+  const isFormer = former !== undefined && !chain.feePayers.includes(former)
+  const exact = await checkPayment(payment, offer, {
+    network: chain.network,
+    feePayers: isFormer ? [former] : chain.feePayers,
+  })
+  if (exact.kind === 'refused') return exact
+  const { payer, key, tx } = exact
+  // A blockhash that we did not offer may be of any age: it lives at most a minute from when it was first seen.
+  const first = chain.fates.firstSeenAt(key, now)
+  return { kind: 'known', payer, key, expiresAt: chain.blockhashes.expiryOf(tx.blockhash) ?? first + BLOCKHASH_LIFE_MS }
+}
+
+async function verify(chain: SolanaParts, payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict> {
+  const exact = await checkPayment(payment, offer, {
+    network: chain.network,
+    feePayers: chain.feePayers,
+    limits: chain.limits,
+  })
+  if (exact.kind === 'refused') return exact
+  chain.fates.firstSeenAt(exact.key, at.now)
+  const verdict = await chain.verifier.verify(exact, at)
+  const end = chain.blockhashes.expiryOf(exact.tx.blockhash)
+  const isLate = verdict.kind === 'valid' && end !== undefined && end < at.now + MIN_REMAINING_MS
+  return isLate ? stale('the blockhash expires in less than 6 seconds') : verdict
+}
+
+async function settle(chain: SolanaParts, payment: Payment, offer: Offer, at: CallOptions): Promise<Settlement> {
+  const exact = await checkPayment(payment, offer, {
+    network: chain.network,
+    feePayers: chain.feePayers,
+    limits: chain.limits,
+  })
+  if (exact.kind === 'refused') return { kind: 'refused', reason: exact.reason }
+  return await chain.settler.settle(exact, at)
+}
+
+/** Also covers payments signed for a fee payer that is no longer configured. */
+async function fate(
+  chain: SolanaParts,
+  payment: Payment,
+  offer: Offer,
+  at: CallOptions & { readonly expiresAt?: number },
+): Promise<Fate> {
+  const former = parseAddress(offer.extra?.feePayer)
+  const exact = await checkPayment(payment, offer, {
+    network: chain.network,
+    feePayers: former ? [...chain.feePayers, former] : chain.feePayers,
+  })
+  return exact.kind === 'refused' ? { kind: 'unknown', reason: exact.reason } : await chain.fates.fate(exact, at)
+}
+
+async function check(chain: SolanaParts, { now }: { now: number }): Promise<CheckResult> {
+  const problems = await Promise.all(
+    chain.keys.map((key, i) =>
+      key.sign(new Uint8Array(1)).then(
+        () => [],
+        (error: Error) => [`fee_payer_keys.${i}: ${error.message}`],
+      ),
+    ),
+  )
+  if (problems.flat().length > 0) return { kind: 'wrong', problems: problems.flat() }
+  const checked = await checkSolana(
+    { rpc: chain.rpc, reads: chain.reads },
+    { ...chain.config, feePayers: chain.feePayers },
+    now,
+  )
+  if (checked.kind !== 'ready') return checked
+  await Promise.all([chain.blockhashes.refresh(now), chain.monitor.read(now)])
+  chain.isReady = true
+  return checked
+}
+
+function close(chain: SolanaParts): void {
+  chain.settler.close()
+  chain.rpc.close()
+}
+
+const balance = (chain: SolanaParts, address: string, { signal }: { signal: AbortSignal }) =>
+  balanceOf(chain.reads, { address, mint: chain.mint }, signal)
+
+const refresh = async (chain: SolanaParts, { now }: { now: number }) =>
+  void (await Promise.all([chain.blockhashes.refresh(now), chain.monitor.refresh(now)]))
 
 /**
  * USDC of a wallet under either token program; 0 without an account. Rejects for an invalid address and when the node

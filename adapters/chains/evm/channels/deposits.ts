@@ -5,7 +5,7 @@
 import type { Refused, Unavailable } from '../../../../core/ports/mod.ts'
 import { flagIn, type Hex, lower } from '../../lib/hex.ts'
 import { type CallOptions, unavailable } from '../../lib/results.ts'
-import { payerRevertLimiter } from '../../lib/revert_limiter.ts'
+import { payerRevertLimiter, type RevertLimiter } from '../../lib/revert_limiter.ts'
 import type { Reads, ViewOptions } from '../node/reads.ts'
 import type { Relayer } from '../node/relayer.ts'
 import { stateCall } from '../node/token.ts'
@@ -45,141 +45,175 @@ const GAS = 250_000n
 const LIFE_MS = 6_000
 const MAX_RACES = 8
 
-export function channelDeposits({ reads, relayer, states, costs }: DepositsContext, config: DepositsConfig) {
-  const { asset, lagSeconds } = config
-  /** Deposits of this process that are under way, by nonce. */
+/** State of `channelDeposits`. */
+export type DepositParts = DepositsContext &
+  DepositsConfig & {
+    /** Deposits of this process that are under way, by nonce. */
+    readonly landings: Map<Hex, Promise<Landing>>
+    /** The end of the last one, by payer. */
+    readonly turns: Map<Hex, Promise<void>>
+    readonly revertLimiter: RevertLimiter
+  }
+
+export function channelDeposits(context: DepositsContext, config: DepositsConfig) {
   const landings = new Map<Hex, Promise<Landing>>()
-  /** The end of the last one, by payer. */
-  const turns = new Map<Hex, Promise<void>>()
-  const revertLimiter = payerRevertLimiter()
 
-  async function seen(
-    { channelId, config: { payer }, deposit }: Depositing,
-    at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
-  ): Promise<DepositSeen | Unavailable> {
-    const used = { to: lower(asset), data: stateCall(payer, deposit.nonce) }
-    const answer = await reads.view([used, ...mirrorCalls(channelId)], at)
-    if (answer.kind === 'failure') return unavailable(answer.reason)
-    const [first, ...rest] = answer.results
-    const [flag, mirror] = [flagIn(first), mirrorIn(rest)]
-    if (flag === undefined) return unavailable('authorizationState() of the token cannot be read')
-    if (!mirror) return unavailable('the settlement contract does not answer on this network')
-    return { used: flag, mirror, time: answer.time }
+  const deposits: DepositParts = {
+    ...context,
+    ...config,
+    landings,
+    turns: new Map<Hex, Promise<void>>(),
+    revertLimiter: payerRevertLimiter(),
   }
-
-  /** Undefined when it would be taken now; `landed` when it is in the channel already. */
-  async function problem(
-    depositing: Depositing,
-    { now, signal }: { readonly now: number; readonly signal?: AbortSignal },
-  ): Promise<Refused | Unavailable | 'landed' | undefined> {
-    const { channelId, config: channel, deposit } = depositing
-    const before = await seen(depositing, { lagSeconds, ...(signal && { signal }) })
-    if ('kind' in before) return before
-    if (before.used) return 'landed'
-    const least = costs.minDeposit()
-    if (deposit.amount < least) {
-      const text = `deposit.amount is ${deposit.amount}; it must be at least ${least}`
-      return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
-    }
-    if (endOf(deposit) < now + LIFE_MS) {
-      const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
-      return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
-    }
-    const limited = limitOf(depositing, now)
-    if (limited) return limited
-    const call = depositCall(channel, deposit)
-    const answer = await reads.view([call], { lagSeconds, ...(signal && { signal }), gas: GAS, direct: true })
-    if (answer.kind === 'failure') return unavailable(answer.reason)
-    if (answer.results[0]?.ok) return undefined
-    const text = `the deposit of ${deposit.amount} base units into ${channelId} would revert: check its signature, its times and the payer's balance`
-    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
+  return {
+    seen: (depositing: Depositing, at: Pick<ViewOptions, 'lagSeconds' | 'signal'>) => seen(deposits, depositing, at),
+    problem: (depositing: Depositing, at: { readonly now: number; readonly signal?: AbortSignal }) =>
+      problem(deposits, depositing, at),
+    land: (depositing: Depositing, at: CallOptions) => land(deposits, depositing, at),
+    isIdle: () => landings.size === 0,
   }
+}
 
-  /** Why nothing more is sent for this payer, whose deposits wasted gas. */
-  function limitOf({ config: { payer }, deposit }: Depositing, now: number): Refused | undefined {
-    const isContract = deposit.signature.length !== 132
-    const until = revertLimiter.blockedUntil(payer, isContract, now)
-    const paidUntil = costs.depositsLimitedUntil(payer, now)
-    if (until === undefined && paidUntil === undefined) return undefined
-    if (until === undefined) return overBudget('deposit_transaction_failed', payer, paidUntil ?? now)
-    const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
-    const text = `${revertLimiter.count(payer, now)} deposits of ${payer} passed simulation and reverted on chain; ${pause}`
-    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+export async function seen(
+  deposits: DepositParts,
+  { channelId, config: { payer }, deposit }: Depositing,
+  at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
+): Promise<DepositSeen | Unavailable> {
+  const used = { to: lower(deposits.asset), data: stateCall(payer, deposit.nonce) }
+  const answer = await deposits.reads.view([used, ...mirrorCalls(channelId)], at)
+  if (answer.kind === 'failure') return unavailable(answer.reason)
+  const [first, ...rest] = answer.results
+  const [flag, mirror] = [flagIn(first), mirrorIn(rest)]
+  if (flag === undefined) return unavailable('authorizationState() of the token cannot be read')
+  if (!mirror) return unavailable('the settlement contract does not answer on this network')
+  return { used: flag, mirror, time: answer.time }
+}
+
+/** Undefined when it would be taken now; `landed` when it is in the channel already. */
+export async function problem(
+  deposits: DepositParts,
+  depositing: Depositing,
+  { now, signal }: { readonly now: number; readonly signal?: AbortSignal },
+): Promise<Refused | Unavailable | 'landed' | undefined> {
+  const { channelId, config: channel, deposit } = depositing
+  const before = await seen(deposits, depositing, { lagSeconds: deposits.lagSeconds, ...(signal && { signal }) })
+  if ('kind' in before) return before
+  if (before.used) return 'landed'
+  const least = deposits.costs.minDeposit()
+  if (deposit.amount < least) {
+    const text = `deposit.amount is ${deposit.amount}; it must be at least ${least}`
+    return refusedChannel('PAYMENT_INVALID', 'deposit_below_min_deposit', text)
   }
-
-  /** Resolves once the deposit is in the channel and its record, however often and by whomever it was sent. */
-  async function land(depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
-    const { nonce } = depositing.deposit
-    const before = await states.get(depositing.channelId, now)
-    if (before?.deposit?.nonce === nonce) return { kind: 'landed', state: before }
-    if (signal.aborted) return PENDING
-    const running = landings.get(nonce) ?? begin(depositing, { now, signal })
-    return await unlessAborted(running, signal)
+  if (endOf(deposit) < now + LIFE_MS) {
+    const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
+    return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
   }
+  const limited = limitOf(deposits, depositing, now)
+  if (limited) return limited
+  const call = depositCall(channel, deposit)
+  const answer = await deposits.reads.view([call], {
+    lagSeconds: deposits.lagSeconds,
+    ...(signal && { signal }),
+    gas: GAS,
+    direct: true,
+  })
+  if (answer.kind === 'failure') return unavailable(answer.reason)
+  if (answer.results[0]?.ok) return undefined
+  const text = `the deposit of ${deposit.amount} base units into ${channelId} would revert: check its signature, its times and the payer's balance`
+  return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
+}
 
-  /** Deposits of one payer take turns: each is simulated on what the one before it left. */
-  function begin(depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
-    const { config: channel, deposit } = depositing
-    const work = async () => (signal.aborted ? PENDING : await bring(depositing, now))
-    const landing = (turns.get(channel.payer) ?? Promise.resolve()).then(work).finally(() => {
-      landings.delete(deposit.nonce)
-      if (turns.get(channel.payer) === turn) turns.delete(channel.payer)
-    })
-    const turn = landing.then(
-      () => {},
-      () => {},
-    )
-    landings.set(deposit.nonce, landing)
-    turns.set(channel.payer, turn)
-    return landing
+/** Why nothing more is sent for this payer, whose deposits wasted gas. */
+export function limitOf(
+  deposits: DepositParts,
+  { config: { payer }, deposit }: Depositing,
+  now: number,
+): Refused | undefined {
+  const isContract = deposit.signature.length !== 132
+  const until = deposits.revertLimiter.blockedUntil(payer, isContract, now)
+  const paidUntil = deposits.costs.depositsLimitedUntil(payer, now)
+  if (until === undefined && paidUntil === undefined) return undefined
+  if (until === undefined) return overBudget('deposit_transaction_failed', payer, paidUntil ?? now)
+  const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
+  const text = `${deposits.revertLimiter.count(payer, now)} deposits of ${payer} passed simulation and reverted on chain; ${pause}`
+  return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+}
+
+/** Resolves once the deposit is in the channel and its record, however often and by whomever it was sent. */
+export async function land(
+  deposits: DepositParts,
+  depositing: Depositing,
+  { now, signal }: CallOptions,
+): Promise<Landing> {
+  const { nonce } = depositing.deposit
+  const before = await deposits.states.get(depositing.channelId, now)
+  if (before?.deposit?.nonce === nonce) return { kind: 'landed', state: before }
+  if (signal.aborted) return PENDING
+  const running = deposits.landings.get(nonce) ?? begin(deposits, depositing, { now, signal })
+  return await unlessAborted(running, signal)
+}
+
+/** Deposits of one payer take turns: each is simulated on what the one before it left. */
+export function begin(deposits: DepositParts, depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
+  const { config: channel, deposit } = depositing
+  const work = async () => (signal.aborted ? PENDING : await bring(deposits, depositing, now))
+  const landing = (deposits.turns.get(channel.payer) ?? Promise.resolve()).then(work).finally(() => {
+    deposits.landings.delete(deposit.nonce)
+    if (deposits.turns.get(channel.payer) === turn) deposits.turns.delete(channel.payer)
+  })
+  const turn = landing.then(
+    () => {},
+    () => {},
+  )
+  deposits.landings.set(deposit.nonce, landing)
+  deposits.turns.set(channel.payer, turn)
+  return landing
+}
+
+export async function bring(deposits: DepositParts, depositing: Depositing, now: number): Promise<Landing> {
+  const bad = await problem(deposits, depositing, { now })
+  if (bad === 'landed') return await note(deposits, depositing, { now })
+  if (bad) return bad
+  const { config: channel, deposit } = depositing
+  const reserved = deposits.costs.reserveDeposit(channel.payer, now)
+  if (reserved.kind === 'limited') return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
+  const sent = await deposits.relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
+  if (sent.kind === 'rejected') reserved.release()
+  if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
+  if (sent.kind === 'mined' && sent.receipt.success)
+    return await note(deposits, depositing, { now, transaction: sent.receipt.transactionHash })
+  const after = await seen(deposits, depositing, { lagSeconds: deposits.lagSeconds })
+  if (!('kind' in after) && after.used) return await note(deposits, depositing, { now })
+  if ('kind' in after || sent.kind !== 'mined' || sent.hasOtherNonces) return PENDING
+  deposits.revertLimiter.recordRevert(channel.payer, now)
+  const text = 'the deposit reverted on chain: nothing moved'
+  return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+}
+
+/**
+ * Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest.
+ * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too.
+ */
+export async function note(
+  deposits: DepositParts,
+  depositing: Depositing,
+  { now, transaction }: { readonly now: number; readonly transaction?: Hex },
+): Promise<Landing> {
+  const { channelId, deposit } = depositing
+  const after = await seen(deposits, depositing, { lagSeconds: deposits.lagSeconds })
+  if ('kind' in after) return { kind: 'unknown', reason: after.reason }
+  const added = after.used ? 0n : deposit.amount
+  const mirror = { ...after.mirror, balance: after.mirror.balance + added }
+  for (let race = 0; race < MAX_RACES; race++) {
+    const before = await deposits.states.get(channelId, now)
+    const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
+    const isNoted = state.deposit?.nonce === deposit.nonce && !transaction
+    const noted = isNoted ? state.deposit : { nonce: deposit.nonce, ...(transaction && { transaction }) }
+    const gasSpent = BigInt(state.gasSpent ?? 0) + (isNoted ? 0n : deposits.costs.deposit())
+    const next: ChannelState = { ...state, deposit: noted, gasSpent: String(gasSpent), isPayerProven: true }
+    if (await deposits.states.replace(before, next, now)) return { kind: 'landed', state: next }
   }
-
-  async function bring(depositing: Depositing, now: number): Promise<Landing> {
-    const bad = await problem(depositing, { now })
-    if (bad === 'landed') return await note(depositing, { now })
-    if (bad) return bad
-    const { config: channel, deposit } = depositing
-    const reserved = costs.reserveDeposit(channel.payer, now)
-    if (reserved.kind === 'limited') return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
-    const sent = await relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
-    if (sent.kind === 'rejected') reserved.release()
-    if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
-    if (sent.kind === 'mined' && sent.receipt.success)
-      return await note(depositing, { now, transaction: sent.receipt.transactionHash })
-    const after = await seen(depositing, { lagSeconds })
-    if (!('kind' in after) && after.used) return await note(depositing, { now })
-    if ('kind' in after || sent.kind !== 'mined' || sent.hasOtherNonces) return PENDING
-    revertLimiter.recordRevert(channel.payer, now)
-    const text = 'the deposit reverted on chain: nothing moved'
-    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
-  }
-
-  /**
-   * Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest.
-   * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too.
-   */
-  async function note(
-    depositing: Depositing,
-    { now, transaction }: { readonly now: number; readonly transaction?: Hex },
-  ): Promise<Landing> {
-    const { channelId, deposit } = depositing
-    const after = await seen(depositing, { lagSeconds })
-    if ('kind' in after) return { kind: 'unknown', reason: after.reason }
-    const added = after.used ? 0n : deposit.amount
-    const mirror = { ...after.mirror, balance: after.mirror.balance + added }
-    for (let race = 0; race < MAX_RACES; race++) {
-      const before = await states.get(channelId, now)
-      const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
-      const isNoted = state.deposit?.nonce === deposit.nonce && !transaction
-      const noted = isNoted ? state.deposit : { nonce: deposit.nonce, ...(transaction && { transaction }) }
-      const gasSpent = BigInt(state.gasSpent ?? 0) + (isNoted ? 0n : costs.deposit())
-      const next: ChannelState = { ...state, deposit: noted, gasSpent: String(gasSpent), isPayerProven: true }
-      if (await states.replace(before, next, now)) return { kind: 'landed', state: next }
-    }
-    return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
-  }
-
-  return { seen, problem, land, isIdle: () => landings.size === 0 }
+  return { kind: 'unknown', reason: 'the record of the channel is changed by others' }
 }
 
 export type ChannelDeposits = ReturnType<typeof channelDeposits>

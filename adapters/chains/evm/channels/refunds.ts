@@ -55,239 +55,282 @@ export const BUSY = `${PREFIX}channel_busy: a refund of the channel is under way
 export const busy = (state: ChannelState, text = 'a refund of the channel is under way; ask again when it is done') =>
   refusedRefund('channel_busy', text, state)
 
+/** State of `channelRefunds`. */
+export type RefundParts = RefundsContext & {
+  readonly network: string
+  readonly lagSeconds: number
+  /** The transactions of this process that are under way, by channel. */
+  readonly sending: Map<Hex, Promise<Refunding>>
+}
+
 export function channelRefunds(
-  { rpc, reads, relayer, states, costs, authorizer, digests, hasReserved }: RefundsContext,
+  context: RefundsContext,
   { network, lagSeconds }: { readonly network: string; readonly lagSeconds: number },
 ) {
-  /** The transactions of this process that are under way, by channel. */
   const sending = new Map<Hex, Promise<Refunding>>()
+  const refunds: RefundParts = { ...context, network, lagSeconds, sending }
+  return {
+    refund: (request: RefundRequest, at: RefundOptions) => refund(refunds, request, at),
+    ended: (state: ChannelState, at: { now: number; signal?: AbortSignal }) => ended(refunds, state, at),
+    resume: (list: readonly ChannelState[], now: number) => resume(refunds, list, now),
+    isIdle: () => sending.size === 0,
+  }
+}
 
-  async function refund(request: RefundRequest, at: RefundOptions): Promise<Refunding> {
-    const { channelId, config, key } = request
-    const { now, signal } = at
-    for (let race = 0; race < MAX_RACES; race++) {
-      const before = await states.get(channelId, now)
-      const repeated = before && (await outcomeOf(request, before, now))
-      if (repeated) return repeated
-      if (before && isRefunding(before)) {
-        const state = await ended(before, at)
-        if (isRefunding(state)) return busy(state)
-        continue
-      }
-      const mirror = await readMirror(channelId, signal)
-      if ('kind' in mirror) return mirror
-      const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
-      const refused = refusal(request, state) ?? (await unproven(request, state, at)) ?? unpaidFor(state, now)
-      if (refused) return refused
-      const requested = { ...state, refund: requestedRefund(request, state, now) }
-      if (!(await states.replace(before, requested, now))) continue
-      if (!hasReserved(state, now) && (await at.isFree(key))) return await once(channelId, () => begin(requested, now))
-      await drop(requested, now)
-      return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
+export async function refund(refunds: RefundParts, request: RefundRequest, at: RefundOptions): Promise<Refunding> {
+  const { channelId, config, key } = request
+  const { now, signal } = at
+  for (let race = 0; race < MAX_RACES; race++) {
+    const before = await refunds.states.get(channelId, now)
+    const repeated = before && (await outcomeOf(refunds, request, before, now))
+    if (repeated) return repeated
+    if (before && isRefunding(before)) {
+      const state = await ended(refunds, before, at)
+      if (isRefunding(state)) return busy(state)
+      continue
     }
-    return unavailable('the record of the channel is changed by others')
+    const mirror = await readMirror(refunds, channelId, signal)
+    if ('kind' in mirror) return mirror
+    const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
+    const refused = refusal(request, state) ?? (await unproven(request, state, at)) ?? unpaidFor(refunds, state, now)
+    if (refused) return refused
+    const requested = { ...state, refund: requestedRefund(request, state, now) }
+    if (!(await refunds.states.replace(before, requested, now))) continue
+    if (!refunds.hasReserved(state, now) && (await at.isFree(key)))
+      return await once(refunds, channelId, () => begin(refunds, requested, now))
+    await drop(refunds, requested, now)
+    return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
   }
+  return unavailable('the record of the channel is changed by others')
+}
 
-  /** A refund is sent for purchases that pay for its gas and that of the deposits before it. */
-  function unpaidFor(state: ChannelState, now: number): Refused | undefined {
-    const bought = state.charged - BigInt(state.refundedAt ?? 0)
-    const spent = BigInt(state.gasSpent ?? 0) + costs.refund()
-    if (bought < spent) {
-      const text = `${bought} base units were bought since the last refund; one is sent from ${spent} on, which pays for its gas. The payer can withdraw from the contract itself`
-      return refusedRefund('refund_not_covered', text, state)
-    }
-    const until = costs.refundsLimitedUntil(buyerOf(state), now)
-    return until === undefined ? undefined : overBudget('refund_transaction_failed', buyerOf(state), until)
+/** A refund is sent for purchases that pay for its gas and that of the deposits before it. */
+export function unpaidFor(refunds: RefundParts, state: ChannelState, now: number): Refused | undefined {
+  const bought = state.charged - BigInt(state.refundedAt ?? 0)
+  const spent = BigInt(state.gasSpent ?? 0) + refunds.costs.refund()
+  if (bought < spent) {
+    const text = `${bought} base units were bought since the last refund; one is sent from ${spent} on, which pays for its gas. The payer can withdraw from the contract itself`
+    return refusedRefund('refund_not_covered', text, state)
   }
+  const until = refunds.costs.refundsLimitedUntil(buyerOf(state), now)
+  return until === undefined ? undefined : overBudget('refund_transaction_failed', buyerOf(state), until)
+}
 
-  /** Gas for a refund of this channel. Others may have used what was left of the wallet's since it was asked for. */
-  function reservation(state: ChannelState, now: number): Reserved | Refused {
-    const reserved = costs.reserveRefund(buyerOf(state), now)
-    if (reserved.kind === 'reserved') return reserved
-    return overBudget('refund_transaction_failed', buyerOf(state), reserved.until)
-  }
+/** Gas for a refund of this channel. Others may have used what was left of the wallet's since it was asked for. */
+export function reservation(refunds: RefundParts, state: ChannelState, now: number): Reserved | Refused {
+  const reserved = refunds.costs.reserveRefund(buyerOf(state), now)
+  if (reserved.kind === 'reserved') return reserved
+  return overBudget('refund_transaction_failed', buyerOf(state), reserved.until)
+}
 
-  function once(channelId: Hex, work: () => Promise<Refunding>): Promise<Refunding> {
-    const running = sending.get(channelId)
-    if (running) return running
-    const started = work().finally(() => sending.delete(channelId))
-    sending.set(channelId, started)
-    return started
-  }
+export function once(refunds: RefundParts, channelId: Hex, work: () => Promise<Refunding>): Promise<Refunding> {
+  const running = refunds.sending.get(channelId)
+  if (running) return running
+  const started = work().finally(() => refunds.sending.delete(channelId))
+  refunds.sending.set(channelId, started)
+  return started
+}
 
-  /** Returns the outcome of an earlier, identical request; undefined for any other. */
-  async function outcomeOf(request: RefundRequest, state: ChannelState, now: number): Promise<Refunding | undefined> {
-    const { refund: last } = state
-    if (last?.base !== String(request.ceiling) || last.part !== partOf(request)) return undefined
-    if (last.status === 'requested') return undefined
-    if (last.status === 'sent') return await once(state.channelId, () => finish(state, now))
-    // Money that has come since is not what was refunded.
-    if (last.part === null && state.balance > state.charged) return undefined
-    return { kind: 'refunded', receipt: receiptOf(state, last), isRepeated: true }
-  }
+/** Returns the outcome of an earlier, identical request; undefined for any other. */
+export async function outcomeOf(
+  refunds: RefundParts,
+  request: RefundRequest,
+  state: ChannelState,
+  now: number,
+): Promise<Refunding | undefined> {
+  const { refund: last } = state
+  if (last?.base !== String(request.ceiling) || last.part !== partOf(request)) return undefined
+  if (last.status === 'requested') return undefined
+  if (last.status === 'sent') return await once(refunds, state.channelId, () => finish(refunds, state, now))
+  // Money that has come since is not what was refunded.
+  if (last.part === null && state.balance > state.charged) return undefined
+  return { kind: 'refunded', receipt: receiptOf(refunds, state, last), isRepeated: true }
+}
 
-  async function begin(requested: Refunded, now: number): Promise<Refunding> {
-    const call = await callOf(requested)
-    const seen = await reads.view([call], { lagSeconds, gas: GAS, direct: true })
-    if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(requested, now)
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    if (!seen.results[0]?.ok)
-      return refusedRefund('refund_simulation_failed', 'the refund would revert: nothing was sent', requested)
-    const reserved = reservation(requested, now)
-    if (reserved.kind === 'refused') await drop(requested, now)
-    if (reserved.kind === 'refused') return reserved
-    const answer = await rpc.request('eth_blockNumber', [])
-    const block = answer.kind === 'result' ? numberIn(answer.value) : undefined
-    const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
-    // A purchase that was charged meanwhile needs its money first.
-    const sent = await move(requested, now, (state) =>
-      state.charged === requested.charged &&
-      state.balance >= requested.charged + BigInt(requested.refund.amount) &&
-      !hasReserved(state, now)
-        ? { ...state, refund: noted }
-        : undefined,
-    )
-    if (sent) return await transmit({ ...sent, refund: noted }, { now, reserved })
+export async function begin(refunds: RefundParts, requested: Refunded, now: number): Promise<Refunding> {
+  const call = await callOf(refunds, requested)
+  const seen = await refunds.reads.view([call], { lagSeconds: refunds.lagSeconds, gas: GAS, direct: true })
+  if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(refunds, requested, now)
+  if (seen.kind === 'failure') return unavailable(seen.reason)
+  if (!seen.results[0]?.ok)
+    return refusedRefund('refund_simulation_failed', 'the refund would revert: nothing was sent', requested)
+  const reserved = reservation(refunds, requested, now)
+  if (reserved.kind === 'refused') await drop(refunds, requested, now)
+  if (reserved.kind === 'refused') return reserved
+  const answer = await refunds.rpc.request('eth_blockNumber', [])
+  const block = answer.kind === 'result' ? numberIn(answer.value) : undefined
+  const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
+  // A purchase that was charged meanwhile needs its money first.
+  const sent = await move(refunds, requested, now, (state) =>
+    state.charged === requested.charged &&
+    state.balance >= requested.charged + BigInt(requested.refund.amount) &&
+    !refunds.hasReserved(state, now)
+      ? { ...state, refund: noted }
+      : undefined,
+  )
+  if (sent) return await transmit(refunds, { ...sent, refund: noted }, { now, reserved })
+  reserved.release()
+  await drop(refunds, requested, now)
+  return busy(requested, 'a call was charged meanwhile; ask again')
+}
+
+export async function transmit(
+  refunds: RefundParts,
+  state: Refunded,
+  { now, reserved }: { readonly now: number; readonly reserved: Reserved },
+): Promise<Refunding> {
+  const sent = await refunds.relayer.send({ ...(await callOf(refunds, state)), gas: GAS }, now)
+  if (sent.kind === 'rejected') {
     reserved.release()
-    await drop(requested, now)
-    return busy(requested, 'a call was charged meanwhile; ask again')
+    await drop(refunds, state, now)
+    return unavailable(`nothing was sent: ${sent.reason}`)
   }
+  if (sent.kind === 'lost') return unknown('the refund was sent, and may still be mined')
+  const paid = sent.receipt.success ? refundIn(sent.receipt.logs, state.channelId) : undefined
+  if (paid) return await done(refunds, state, paid, now)
+  const mirror = await readMirror(refunds, state.channelId)
+  if ('kind' in mirror || sent.hasOtherNonces) return unknown('the refund was sent, and may still be mined')
+  if (mirror.refundNonce > BigInt(state.refund.nonce))
+    return await done(refunds, state, await paidBefore(refunds, state), now)
+  await drop(refunds, state, now)
+  return unavailable('the refund reverted: nothing moved')
+}
 
-  async function transmit(
-    state: Refunded,
-    { now, reserved }: { readonly now: number; readonly reserved: Reserved },
-  ): Promise<Refunding> {
-    const sent = await relayer.send({ ...(await callOf(state)), gas: GAS }, now)
-    if (sent.kind === 'rejected') {
-      reserved.release()
-      await drop(state, now)
-      return unavailable(`nothing was sent: ${sent.reason}`)
-    }
-    if (sent.kind === 'lost') return unknown('the refund was sent, and may still be mined')
-    const paid = sent.receipt.success ? refundIn(sent.receipt.logs, state.channelId) : undefined
-    if (paid) return await done(state, paid, now)
-    const mirror = await readMirror(state.channelId)
-    if ('kind' in mirror || sent.hasOtherNonces) return unknown('the refund was sent, and may still be mined')
-    if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(state, await paidBefore(state), now)
-    await drop(state, now)
-    return unavailable('the refund reverted: nothing moved')
+/** Finds out what became of a refund that was sent, perhaps by a process that is gone, and sends it again. */
+export async function finish(refunds: RefundParts, before: ChannelState, now: number): Promise<Refunding> {
+  const state = await refunds.states.get(before.channelId, now)
+  if (!isSent(state)) return unknown('the refund has ended; ask again for its outcome')
+  const mirror = await readMirror(refunds, state.channelId)
+  if ('kind' in mirror) return unknown(mirror.reason)
+  if (mirror.refundNonce > BigInt(state.refund.nonce))
+    return await done(refunds, state, await paidBefore(refunds, state), now)
+  if (now - state.refund.at < RESEND_MS) return unknown('the refund was sent, and is not mined yet')
+  const reserved = reservation(refunds, state, now)
+  if (reserved.kind === 'refused') return unknown(reserved.reason)
+  const noted = { ...state.refund, at: now }
+  const again = await move(refunds, state, now, (current) => ({ ...current, refund: noted }))
+  if (again) return await transmit(refunds, { ...again, refund: noted }, { now, reserved })
+  reserved.release()
+  return unknown('another process sends the refund')
+}
+
+/** The refund that has moved the nonce, as the chain shows it. */
+export async function paidBefore(
+  refunds: RefundParts,
+  { channelId, refund: { block, amount } }: Refunded,
+): Promise<Paid> {
+  const fromBlock = block === undefined ? 'latest' : hexOf(BigInt(block))
+  const answer = await refunds.rpc.request('eth_getLogs', [{ ...refundLogs(channelId), fromBlock, toBlock: 'latest' }])
+  const logs = answer.kind === 'result' ? parseLogs(answer.value) : undefined
+  return refundIn(logs ?? [], channelId) ?? { amount: BigInt(amount) }
+}
+
+export async function done(
+  refunds: RefundParts,
+  sent: Refunded,
+  { transactionHash, amount }: Paid,
+  now: number,
+): Promise<Refunding> {
+  const mirror = await readMirror(refunds, sent.channelId)
+  const noted: Refund = {
+    ...sent.refund,
+    status: 'done',
+    at: now,
+    amount: String(amount),
+    ...(transactionHash && { transaction: transactionHash }),
   }
+  const after = await move(refunds, sent, now, (state) => {
+    const paid = { gasSpent: '0', refundedAt: String(state.charged) }
+    const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
+    return { ...(isSeen ? withMirror(state, mirror, now) : without(state, amount)), ...paid, refund: noted }
+  })
+  const state = after ?? (await refunds.states.get(sent.channelId, now))
+  return state?.refund?.status === 'done'
+    ? { kind: 'refunded', receipt: receiptOf(refunds, state, state.refund) }
+    : unknown('the refund is paid, and noted by another process')
+}
 
-  /** Finds out what became of a refund that was sent, perhaps by a process that is gone, and sends it again. */
-  async function finish(before: ChannelState, now: number): Promise<Refunding> {
-    const state = await states.get(before.channelId, now)
-    if (!isSent(state)) return unknown('the refund has ended; ask again for its outcome')
-    const mirror = await readMirror(state.channelId)
-    if ('kind' in mirror) return unknown(mirror.reason)
-    if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(state, await paidBefore(state), now)
-    if (now - state.refund.at < RESEND_MS) return unknown('the refund was sent, and is not mined yet')
-    const reserved = reservation(state, now)
-    if (reserved.kind === 'refused') return unknown(reserved.reason)
-    const noted = { ...state.refund, at: now }
-    const again = await move(state, now, (current) => ({ ...current, refund: noted }))
-    if (again) return await transmit({ ...again, refund: noted }, { now, reserved })
-    reserved.release()
-    return unknown('another process sends the refund')
+/** The channel once its refund has ended, or as it is where that is not known yet. Sends nothing. */
+export async function ended(
+  refunds: RefundParts,
+  state: ChannelState,
+  { now, signal }: { now: number; signal?: AbortSignal },
+) {
+  if (!state.refund || !isRefunding(state)) return state
+  if (state.refund.status === 'requested')
+    return now - state.refund.at < REQUESTED_MS ? state : ((await drop(refunds, state as Refunded, now)) ?? state)
+  if (!isSent(state) || refunds.sending.has(state.channelId)) return state
+  const mirror = await readMirror(refunds, state.channelId, signal)
+  if ('kind' in mirror || mirror.refundNonce <= BigInt(state.refund.nonce)) return state
+  await once(refunds, state.channelId, async () => done(refunds, state, await paidBefore(refunds, state), now))
+  return (await refunds.states.get(state.channelId, now)) ?? state
+}
+
+/** Ends the refunds that a process left behind. */
+export async function resume(refunds: RefundParts, list: readonly ChannelState[], now: number): Promise<void> {
+  for (const state of list) {
+    if (refunds.sending.has(state.channelId)) continue
+    if (isSent(state) && now - state.refund.at >= RESEND_MS)
+      await once(refunds, state.channelId, () => finish(refunds, state, now))
+    else if (isRefunding(state)) await ended(refunds, state, { now })
   }
+}
 
-  /** The refund that has moved the nonce, as the chain shows it. */
-  async function paidBefore({ channelId, refund: { block, amount } }: Refunded): Promise<Paid> {
-    const fromBlock = block === undefined ? 'latest' : hexOf(BigInt(block))
-    const answer = await rpc.request('eth_getLogs', [{ ...refundLogs(channelId), fromBlock, toBlock: 'latest' }])
-    const logs = answer.kind === 'result' ? parseLogs(answer.value) : undefined
-    return refundIn(logs ?? [], channelId) ?? { amount: BigInt(amount) }
+export async function readMirror(
+  refunds: RefundParts,
+  channelId: Hex,
+  signal?: AbortSignal,
+): Promise<Mirror | Unavailable> {
+  const seen = await refunds.reads.view(mirrorCalls(channelId), {
+    lagSeconds: refunds.lagSeconds,
+    ...(signal && { signal }),
+  })
+  if (seen.kind === 'failure') return unavailable(seen.reason)
+  return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
+}
+
+/** Claims what is due to the payee first: the contract would otherwise pay it back. */
+export async function callOf(refunds: RefundParts, state: Refunded): Promise<ContractCall> {
+  const { channelId, config, ceiling, charged, claimed } = state
+  const [amount, nonce] = [BigInt(state.refund.amount), BigInt(state.refund.nonce)]
+  const signature = await refunds.authorizer.sign({ hash: refunds.digests.refund(channelId, { nonce, amount }) })
+  const back = refundCall(config, { amount, nonce, signature })
+  if (charged <= claimed) return allOf([back])
+  const hash = refunds.digests.claims([{ channelId, ceiling, charged }])
+  const claim = claimCall([state], await refunds.authorizer.sign({ hash }))
+  return allOf([claim, back, settleCall(config.receiver, config.token)])
+}
+
+/**
+ * Changes the record of a channel while it has this refund, whatever else changes meanwhile. Undefined where it has
+ * another one, or where `to` gives up.
+ */
+export async function move(
+  refunds: RefundParts,
+  { channelId, refund: mine }: Refunded,
+  now: number,
+  to: (state: ChannelState) => ChannelState | undefined,
+): Promise<ChannelState | undefined> {
+  for (;;) {
+    const state = await refunds.states.get(channelId, now)
+    const isMine = state?.refund?.at === mine.at && state.refund.status === mine.status
+    const next = isMine ? to(state) : undefined
+    if (!state || !next) return undefined
+    if (await refunds.states.replace(state, next, now)) return next
   }
+}
 
-  async function done(sent: Refunded, { transactionHash, amount }: Paid, now: number): Promise<Refunding> {
-    const mirror = await readMirror(sent.channelId)
-    const noted: Refund = {
-      ...sent.refund,
-      status: 'done',
-      at: now,
-      amount: String(amount),
-      ...(transactionHash && { transaction: transactionHash }),
-    }
-    const after = await move(sent, now, (state) => {
-      const paid = { gasSpent: '0', refundedAt: String(state.charged) }
-      const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
-      return { ...(isSeen ? withMirror(state, mirror, now) : without(state, amount)), ...paid, refund: noted }
-    })
-    const state = after ?? (await states.get(sent.channelId, now))
-    return state?.refund?.status === 'done'
-      ? { kind: 'refunded', receipt: receiptOf(state, state.refund) }
-      : unknown('the refund is paid, and noted by another process')
+const drop = (refunds: RefundParts, state: Refunded, now: number) =>
+  move(refunds, state, now, ({ refund: _, ...rest }) => rest)
+
+export function receiptOf(refunds: RefundParts, state: ChannelState, { transaction = '0x', amount }: Refund): Receipt {
+  return {
+    transaction: transaction === '0x' ? '' : transaction,
+    network: refunds.network,
+    payer: buyerOf(state),
+    amount,
+    extra: { channelState: channelStateOf(state) },
   }
-
-  /** The channel once its refund has ended, or as it is where that is not known yet. Sends nothing. */
-  async function ended(state: ChannelState, { now, signal }: { now: number; signal?: AbortSignal }) {
-    if (!state.refund || !isRefunding(state)) return state
-    if (state.refund.status === 'requested')
-      return now - state.refund.at < REQUESTED_MS ? state : ((await drop(state as Refunded, now)) ?? state)
-    if (!isSent(state) || sending.has(state.channelId)) return state
-    const mirror = await readMirror(state.channelId, signal)
-    if ('kind' in mirror || mirror.refundNonce <= BigInt(state.refund.nonce)) return state
-    await once(state.channelId, async () => done(state, await paidBefore(state), now))
-    return (await states.get(state.channelId, now)) ?? state
-  }
-
-  /** Ends the refunds that a process left behind. */
-  async function resume(list: readonly ChannelState[], now: number): Promise<void> {
-    for (const state of list) {
-      if (sending.has(state.channelId)) continue
-      if (isSent(state) && now - state.refund.at >= RESEND_MS) await once(state.channelId, () => finish(state, now))
-      else if (isRefunding(state)) await ended(state, { now })
-    }
-  }
-
-  async function readMirror(channelId: Hex, signal?: AbortSignal): Promise<Mirror | Unavailable> {
-    const seen = await reads.view(mirrorCalls(channelId), { lagSeconds, ...(signal && { signal }) })
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
-  }
-
-  /** Claims what is due to the payee first: the contract would otherwise pay it back. */
-  async function callOf(state: Refunded): Promise<ContractCall> {
-    const { channelId, config, ceiling, charged, claimed } = state
-    const [amount, nonce] = [BigInt(state.refund.amount), BigInt(state.refund.nonce)]
-    const signature = await authorizer.sign({ hash: digests.refund(channelId, { nonce, amount }) })
-    const back = refundCall(config, { amount, nonce, signature })
-    if (charged <= claimed) return allOf([back])
-    const hash = digests.claims([{ channelId, ceiling, charged }])
-    const claim = claimCall([state], await authorizer.sign({ hash }))
-    return allOf([claim, back, settleCall(config.receiver, config.token)])
-  }
-
-  /**
-   * Changes the record of a channel while it has this refund, whatever else changes meanwhile. Undefined where it has
-   * another one, or where `to` gives up.
-   */
-  async function move(
-    { channelId, refund: mine }: Refunded,
-    now: number,
-    to: (state: ChannelState) => ChannelState | undefined,
-  ): Promise<ChannelState | undefined> {
-    for (;;) {
-      const state = await states.get(channelId, now)
-      const isMine = state?.refund?.at === mine.at && state.refund.status === mine.status
-      const next = isMine ? to(state) : undefined
-      if (!state || !next) return undefined
-      if (await states.replace(state, next, now)) return next
-    }
-  }
-
-  const drop = (state: Refunded, now: number) => move(state, now, ({ refund: _, ...rest }) => rest)
-
-  function receiptOf(state: ChannelState, { transaction = '0x', amount }: Refund): Receipt {
-    return {
-      transaction: transaction === '0x' ? '' : transaction,
-      network,
-      payer: buyerOf(state),
-      amount,
-      extra: { channelState: channelStateOf(state) },
-    }
-  }
-
-  return { refund, ended, resume, isIdle: () => sending.size === 0 }
 }
 
 export type ChannelRefunds = ReturnType<typeof channelRefunds>

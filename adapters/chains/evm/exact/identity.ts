@@ -1,5 +1,5 @@
 import { type CallOptions, unavailable } from '../../lib/results.ts'
-import { boundedMap, checksummed } from '../../../../core/lib/mod.ts'
+import { boundedMap, type BoundedMap, checksummed } from '../../../../core/lib/mod.ts'
 import {
   chainIdOf,
   digestOf,
@@ -56,122 +56,156 @@ const MAX_ADDRESSES = 10_000
 /** Characters of a signed text: a challenge has about 600. */
 const MAX_TEXT = 8_192
 
+/** State of `evmIdentity`. */
+export type SignerParts = {
+  readonly rpc: Rpc
+  readonly reads: Reads
+  readonly network: string
+  readonly lagSeconds: number
+  readonly schedule: (act: () => void, ms: number) => void
+  readonly chainId: number
+  readonly separators: Map<string, Hex>
+  /** Whether an address has code, as answered less than a minute ago or being asked now. */
+  readonly plainAccounts: BoundedMap<Promise<boolean | undefined>>
+  readonly contractAccounts: BoundedMap<true>
+  isClearScheduled: boolean
+}
+
 /** Identifies payers on one EVM chain. Asks the node only when the signature is not the account's own (ERC-1271). */
 export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: IdentityConfig): EvmIdentity {
   const { network, lagSeconds, schedule = unrefTimer } = config
-  const chainId = chainIdOf(network)
-  const separators = new Map<string, Hex>()
-  /** Whether an address has code, as answered less than a minute ago or being asked now. */
+
   const plainAccounts = boundedMap<Promise<boolean | undefined>>(MAX_ADDRESSES)
   const contractAccounts = boundedMap<true>(MAX_ADDRESSES)
-  let isClearScheduled = false
-
-  function parse(payment: Payment, offer: Offer): ParsedPayment | Refused {
-    const { extra } = offer
-    if (offer.network !== network) {
-      return refused(
-        'PAYMENT_INVALID',
-        'network_mismatch',
-        `the offer is for ${offer.network}, this chain is ${network}`,
-      )
-    }
-    if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
-      return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
-    }
-    const exact = parseExact(payment, offer)
-    if (exact.kind === 'refused') return exact
-    const separator = separatorOf({ name: extra.name, version: extra.version }, lower(offer.asset))
-    return { exact, separator, digest: digestOf(exact, separator) }
+  const signers: SignerParts = {
+    rpc,
+    reads,
+    network,
+    lagSeconds,
+    schedule,
+    chainId: chainIdOf(network),
+    separators: new Map<string, Hex>(),
+    plainAccounts,
+    contractAccounts,
+    isClearScheduled: false,
   }
-
-  /** Offers are our own, so there is one domain, or a few after configuration changes. */
-  function separatorOf(domain: Domain, asset: Hex): Hex {
-    const id = JSON.stringify([domain.name, domain.version, asset])
-    const cached = separators.get(id)
-    if (cached) return cached
-    const separator = domainSeparator(domain, chainId, asset)
-    if (separators.size < 100) separators.set(id, separator)
-    return separator
-  }
-
-  async function identify(payment: Payment, offer: Offer, at: CallOptions): Promise<Identity> {
-    await signatureTurn()
-    const parsed = parse(payment, offer)
-    if ('kind' in parsed) return parsed
-    const { exact, digest } = parsed
-    const checked = await checkSignature({ account: exact.from, digest, signature: exact.signature }, at)
-    if (checked.kind === 'unsigned') return refused('PAYMENT_INVALID', 'signature', checked.problem)
-    return checked.kind === 'signed' ? identified(exact) : checked
-  }
-
-  const checkSignature: CheckSignature = async ({ account, digest, signature }, { signal }) => {
-    const signer = await recoverSigner(digest, signature)
-    if (signer === account) return { kind: 'signed' }
-    const unsigned = { kind: 'unsigned', problem: signatureProblemOf({ signature, from: account }, signer) } as const
-    const pending = plainAccounts.get(account)
-    if (pending && (await unlessAborted(pending, signal)) === false) return unsigned
-    const [isContract, seen] = await Promise.all([
-      unlessAborted(readCode(account), signal),
-      reads.view([], { lagSeconds, signal }), // detects a node that is behind
-    ])
-    if (isContract === undefined) return unavailable(`the code of ${account} cannot be read`)
-    if (!isContract) return unsigned
-    if (seen.kind === 'failure') return unavailable(seen.reason)
-    const call = { to: account, data: signatureCall(digest, signature) }
-    const answer = await reads.callContract(account, call, { signal })
-    if (answer.kind === 'failure') return unavailable(answer.reason)
-    if (acceptsSignature(answer)) return { kind: 'signed' }
-    return { kind: 'unsigned', problem: `the contract wallet ${account} does not recognize the signature (ERC-1271)` }
-  }
-
-  async function hasSigned(
-    { wallet, network: on, message, signature }: Proof & { readonly network: string },
-    { signal }: { signal: AbortSignal },
-  ): Promise<string | undefined> {
-    if (on !== network || !/^0x[0-9a-fA-F]{40}$/.test(wallet) || !isHex(signature) || message.length > MAX_TEXT)
-      return undefined
-    await signatureTurn()
-    const address = lower(wallet as Hex)
-    const digest = textDigest(message)
-    if ((await recoverSigner(digest, lower(signature))) === address) return checksummed(address)
-    const known = plainAccounts.get(address)
-    if ((await unlessAborted(known ?? readCode(address), signal)) !== true) return undefined
-    const call = { to: address, data: signatureCall(digest, lower(signature)) }
-    const answer = await reads.callContract(address, call, { signal })
-    return answer.kind !== 'failure' && acceptsSignature(answer) ? checksummed(address) : undefined
-  }
-
-  /**
-   * Reads whether an address has code. Bad signatures are free to make, so a flood of them for one plain account costs
-   * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
-   * `verify` and `settle` ask for themselves.
-   */
-  async function readCode(address: Hex): Promise<boolean | undefined> {
-    const pending = rpc.request('eth_getCode', [address, 'latest']).then(hasCode)
-    plainAccounts.set(address, pending)
-    const isContract = await pending
-    if (isContract !== false && plainAccounts.get(address) === pending) plainAccounts.delete(address)
-    if (isContract) contractAccounts.set(address, true)
-    if (isContract === false && !isClearScheduled) {
-      isClearScheduled = true
-      schedule(clearPlainAccounts, PLAIN_TTL_MS)
-    }
-    return isContract
-  }
-
-  function clearPlainAccounts(): void {
-    isClearScheduled = false
-    plainAccounts.clear()
-  }
-
   return {
-    parse,
-    identify,
-    checkSignature,
-    hasSigned,
+    parse: (...args) => parse(signers, ...args),
+    identify: (...args) => identify(signers, ...args),
+    checkSignature: (...args) => checkSignature(signers, ...args),
+    hasSigned: (...args) => hasSigned(signers, ...args),
     hadCode: (address) => contractAccounts.get(address) === true,
     markContract: (address) => contractAccounts.set(address, true),
   }
+}
+
+/** Whether the account has signed the digest: by its key or, with code, by ERC-1271. */
+export async function checkSignature(
+  signers: SignerParts,
+  { account, digest, signature }: Parameters<CheckSignature>[0],
+  { signal }: Parameters<CheckSignature>[1],
+): ReturnType<CheckSignature> {
+  const signer = await recoverSigner(digest, signature)
+  if (signer === account) return { kind: 'signed' }
+  const unsigned = { kind: 'unsigned', problem: signatureProblemOf({ signature, from: account }, signer) } as const
+  const pending = signers.plainAccounts.get(account)
+  if (pending && (await unlessAborted(pending, signal)) === false) return unsigned
+  const [isContract, seen] = await Promise.all([
+    unlessAborted(readCode(signers, account), signal),
+    signers.reads.view([], { lagSeconds: signers.lagSeconds, signal }), // detects a node that is behind
+  ])
+  if (isContract === undefined) return unavailable(`the code of ${account} cannot be read`)
+  if (!isContract) return unsigned
+  if (seen.kind === 'failure') return unavailable(seen.reason)
+  const call = { to: account, data: signatureCall(digest, signature) }
+  const answer = await signers.reads.callContract(account, call, { signal })
+  if (answer.kind === 'failure') return unavailable(answer.reason)
+  if (acceptsSignature(answer)) return { kind: 'signed' }
+  return { kind: 'unsigned', problem: `the contract wallet ${account} does not recognize the signature (ERC-1271)` }
+}
+
+export function parse(signers: SignerParts, payment: Payment, offer: Offer): ParsedPayment | Refused {
+  const { extra } = offer
+  if (offer.network !== signers.network) {
+    return refused(
+      'PAYMENT_INVALID',
+      'network_mismatch',
+      `the offer is for ${offer.network}, this chain is ${signers.network}`,
+    )
+  }
+  if (typeof extra?.name !== 'string' || typeof extra.version !== 'string') {
+    return refused('PAYMENT_INVALID', 'missing_eip712_domain', 'the offer has no extra.name and extra.version')
+  }
+  const exact = parseExact(payment, offer)
+  if (exact.kind === 'refused') return exact
+  const separator = separatorOf(signers, { name: extra.name, version: extra.version }, lower(offer.asset))
+  return { exact, separator, digest: digestOf(exact, separator) }
+}
+
+/** Offers are our own, so there is one domain, or a few after configuration changes. */
+export function separatorOf(signers: SignerParts, domain: Domain, asset: Hex): Hex {
+  const id = JSON.stringify([domain.name, domain.version, asset])
+  const cached = signers.separators.get(id)
+  if (cached) return cached
+  const separator = domainSeparator(domain, signers.chainId, asset)
+  if (signers.separators.size < 100) signers.separators.set(id, separator)
+  return separator
+}
+
+export async function identify(
+  signers: SignerParts,
+  payment: Payment,
+  offer: Offer,
+  at: CallOptions,
+): Promise<Identity> {
+  await signatureTurn()
+  const parsed = parse(signers, payment, offer)
+  if ('kind' in parsed) return parsed
+  const { exact, digest } = parsed
+  const checked = await checkSignature(signers, { account: exact.from, digest, signature: exact.signature }, at)
+  if (checked.kind === 'unsigned') return refused('PAYMENT_INVALID', 'signature', checked.problem)
+  return checked.kind === 'signed' ? identified(exact) : checked
+}
+
+export async function hasSigned(
+  signers: SignerParts,
+  { wallet, network: on, message, signature }: Proof & { readonly network: string },
+  { signal }: { signal: AbortSignal },
+): Promise<string | undefined> {
+  if (on !== signers.network || !/^0x[0-9a-fA-F]{40}$/.test(wallet) || !isHex(signature) || message.length > MAX_TEXT)
+    return undefined
+  await signatureTurn()
+  const address = lower(wallet as Hex)
+  const digest = textDigest(message)
+  if ((await recoverSigner(digest, lower(signature))) === address) return checksummed(address)
+  const known = signers.plainAccounts.get(address)
+  if ((await unlessAborted(known ?? readCode(signers, address), signal)) !== true) return undefined
+  const call = { to: address, data: signatureCall(digest, lower(signature)) }
+  const answer = await signers.reads.callContract(address, call, { signal })
+  return answer.kind !== 'failure' && acceptsSignature(answer) ? checksummed(address) : undefined
+}
+
+/**
+ * Reads whether an address has code. Bad signatures are free to make, so a flood of them for one plain account costs
+ * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
+ * `verify` and `settle` ask for themselves.
+ */
+export async function readCode(signers: SignerParts, address: Hex): Promise<boolean | undefined> {
+  const pending = signers.rpc.request('eth_getCode', [address, 'latest']).then(hasCode)
+  signers.plainAccounts.set(address, pending)
+  const isContract = await pending
+  if (isContract !== false && signers.plainAccounts.get(address) === pending) signers.plainAccounts.delete(address)
+  if (isContract) signers.contractAccounts.set(address, true)
+  if (isContract === false && !signers.isClearScheduled) {
+    signers.isClearScheduled = true
+    signers.schedule(() => clearPlainAccounts(signers), PLAIN_TTL_MS)
+  }
+  return isContract
+}
+
+export function clearPlainAccounts(signers: SignerParts): void {
+  signers.isClearScheduled = false
+  signers.plainAccounts.clear()
 }
 
 /** Whether an ERC-1271 wallet accepted the signature. */

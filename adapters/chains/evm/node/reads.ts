@@ -19,7 +19,7 @@ import { callContract, type ContractLimits, contractCaller, type ContractResult,
 import { type Rpc, type RpcFailure, failure, asFailure } from '../../lib/json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact/payload.ts'
 import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../../lib/hex.ts'
-import { boundedMap } from '../../../../core/lib/mod.ts'
+import { boundedMap, type BoundedMap } from '../../../../core/lib/mod.ts'
 
 /**
  * The results of several calls at one block. `time` is the block's, in seconds; a call that reverted has `ok: false`.
@@ -96,228 +96,256 @@ const MAX_REMEMBERED = 10_000
 /** Multicall3's getBlockNumber(). */
 const BLOCK_NUMBER_CALL: ContractCall = { to: MULTICALL, data: '0x42cbb15c' }
 
+/** State of `evmReads`. */
+export type EvmNode = {
+  readonly rpc: Rpc
+  readonly config: ReadsConfig
+  readonly tag: 'latest' | 'pending'
+  readonly transactionHints: BoundedMap<Hex>
+  /** Unfinished searches, by the block they continue from. */
+  readonly searches: BoundedMap<{ readonly number: bigint; readonly time?: number }>
+  multicall: boolean
+  countsBlocks: boolean
+  /** Time of the newest block seen by this process; a node that shows an older one is behind. */
+  newest: number
+}
+
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const contracts = contractCaller(rpc, config.contracts)
   const transactionHints = boundedMap<Hex>(MAX_REMEMBERED)
-  /** Unfinished searches, by the block they continue from. */
-  const searches = boundedMap<{ readonly number: bigint; readonly time?: number }>(MAX_REMEMBERED)
-  let multicall = false
-  let countsBlocks = false
-  /** Time of the newest block seen by this process; a node that shows an older one is behind. */
-  let newest = 0
 
-  /**
-   * A Multicall3 call reads one block by construction. Without it, the block is read first and then named in each call.
-   */
-  async function view(calls: readonly ContractCall[], at: ViewOptions): Promise<ViewResult | RpcFailure> {
-    const options = {
-      ...(at.from ? { from: at.from } : {}),
-      ...(at.gas ? { gas: hexOf(at.gas) } : {}),
-      ...(at.fee ? { maxFeePerGas: hexOf(at.fee.max), maxPriorityFeePerGas: hexOf(at.fee.tip) } : {}),
-    }
-    const attempt = async () => {
-      const shared = multicall ? viewByMulticall : viewByBlock
-      const seen = await (at.direct ? viewDirect(calls, at) : shared(calls, options, at.signal))
-      if (seen.kind === 'failure' || seen.time + at.lagSeconds >= newest) return seen
-      return { ...failure('the node is behind a block it has already shown'), retryable: true as const }
-    }
-    let seen = await attempt()
-    // Retry: a block arrived in between, or another node answered behind the same address.
-    for (let retry = 0; retry < 2 && seen.kind === 'failure' && seen.retryable; retry++) seen = await attempt()
-    if (seen.kind === 'seen') newest = Math.max(newest, seen.time)
-    return seen
+  const node: EvmNode = {
+    rpc,
+    config,
+    tag,
+    transactionHints,
+    searches: boundedMap<{ readonly number: bigint; readonly time?: number }>(MAX_REMEMBERED),
+    multicall: false,
+    countsBlocks: false,
+    newest: 0,
   }
-
-  async function viewByMulticall(
-    calls: readonly ContractCall[],
-    options: object,
-    signal?: AbortSignal,
-  ): Promise<ViewResult | RpcFailure> {
-    const time: ContractCall = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
-    const answer = await rpc.request(
-      'eth_call',
-      [{ ...options, to: MULTICALL, data: aggregateCall([time, BLOCK_NUMBER_CALL, ...calls]) }, tag],
-      signal,
-    )
-    if (answer.kind !== 'result') return asFailure('eth_call', answer)
-    try {
-      const results = decodeFunctionResult({
-        abi: AGGREGATE_ABI,
-        functionName: 'aggregate3',
-        data: answer.value as Hex,
-      })
-      const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
-      const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
-      if (seconds === undefined || number === undefined || rest.length !== calls.length)
-        return failure('eth_call: the answer is not a block time, a block number and one result per call')
-      return { kind: 'seen', time: seconds, results: rest, ...(countsBlocks && { block: wholeBlock(number) }) }
-    } catch {
-      return failure('eth_call: the answer cannot be decoded')
-    }
-  }
-
-  async function viewByBlock(
-    calls: readonly ContractCall[],
-    options: object,
-    signal?: AbortSignal,
-  ): Promise<ViewResult | RpcFailure> {
-    const block = await blockAt(tag, signal)
-    if (block.kind === 'failure') return block
-    const at = tag === 'latest' ? hexOf(block.number) : tag
-    const answers = await Promise.all(
-      calls.map(({ to, data }) => rpc.request('eth_call', [{ ...options, to, data }, at], signal)),
-    )
-    const results: { ok: boolean; data: Hex }[] = []
-    for (const answer of answers) {
-      if (answer.kind === 'failure') return answer
-      if (answer.kind === 'result' && !isHex(answer.value)) return failure('eth_call: the answer is not hex')
-      if (answer.kind === 'error' && !isRevert(answer)) return asFailure('eth_call', answer)
-      results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
-    }
-    return { kind: 'seen', time: block.time, block: wholeBlock(Number(block.number)), results }
-  }
-
-  /** The pending block is incomplete: its balances do not include transactions still to come. */
-  function wholeBlock(number: number): number {
-    return tag === 'latest' ? number : number - 1
-  }
-
-  /** Compares the contracts' block number with the node's; if they differ, receipts cannot be compared with views. */
-  async function setMulticall(found: boolean): Promise<void> {
-    multicall = found
-    const head = found ? await blockAt('latest') : undefined
-    if (head?.kind !== 'block') return
-    const answer = await rpc.request('eth_call', [BLOCK_NUMBER_CALL, hexOf(head.number)])
-    countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === Number(head.number)
-  }
-
-  async function viewDirect(
-    calls: readonly ContractCall[],
-    { from, gas, fee, signal }: ViewOptions,
-  ): Promise<ViewResult | RpcFailure> {
-    const block = await blockAt(tag, signal)
-    if (block.kind === 'failure') return block
-    const at = { from, gas, fee, signal, block: tag === 'latest' ? hexOf(block.number) : tag }
-    const answers = await Promise.all(calls.map((call) => callContract(rpc, call, at)))
-    const results: ContractResult[] = []
-    for (const answer of answers) {
-      if (answer.kind === 'failure') return answer
-      results.push(answer)
-    }
-    return { kind: 'seen', time: block.time, results }
-  }
-
-  async function blockAt(
-    number: bigint | string,
-    signal?: AbortSignal,
-  ): Promise<{ kind: 'block'; number: bigint; time: number } | RpcFailure> {
-    const name = typeof number === 'bigint' ? hexOf(number) : number
-    const answer = await rpc.request('eth_getBlockByNumber', [name, false], signal)
-    if (answer.kind !== 'result') return asFailure('eth_getBlockByNumber', answer)
-    const block = answer.value as { number?: unknown; timestamp?: unknown } | null
-    const time = numberIn(block?.timestamp)
-    if (!block || !isQuantity(block.number) || time === undefined)
-      return failure('eth_getBlockByNumber: the answer is not a block')
-    return { kind: 'block', number: BigInt(block.number), time }
-  }
-
-  async function balance(
-    token: string,
-    address: string,
-    at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
-  ): Promise<Usdc> {
-    const seen = await view([{ to: lower(token), data: balanceCall(parseAddress(address)) }], at)
-    if (seen.kind === 'failure') throw new Error(seen.reason)
-    const units = uintIn(seen.results[0])
-    if (units === undefined) throw new Error('balanceOf() did not return a number')
-    return usdc(units)
-  }
-
-  async function fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
-    const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
-    const seen = await view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
-    if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
-    const used = flagIn(seen.results[0])
-    if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not return a boolean' }
-    // A transfer needs block.timestamp < validBefore and time only grows, so an authorization unused by now stays
-    // unused.
-    if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
-    const known = transactionHints.get(exact.key)
-    const hinted = known && (await fateIn(known, { exact, offer }, signal))
-    if (hinted && hinted.kind === 'paid') return hinted
-    return search(exact, offer, signal)
-  }
-
-  /** Decides between paid and dead by what the transaction that used the authorization did. */
-  async function fateIn(
-    transaction: Hex,
-    { exact, offer }: { exact: Exact; offer: Offer },
-    signal?: AbortSignal,
-  ): Promise<Fate> {
-    const answer = await rpc.request('eth_getTransactionReceipt', [transaction], signal)
-    if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
-    const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
-    if (!receipt) return { kind: 'unknown', reason: 'the transaction that used the authorization has no receipt' }
-    const paid = findPayment(receipt, exact, offer)
-    if (!paid) return { kind: 'dead' }
-    transactionHints.set(exact.key, receipt.transactionHash)
-    return { kind: 'paid', receipt: paid }
-  }
-
-  /**
-   * Searches the event that used the authorization, newest blocks first, no further back than it can be
-   * (`maxLifetimeSeconds`).
-   */
-  async function search(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
-    const head = await blockAt('latest', signal)
-    if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
-    const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
-    const first = last - offer.maxTimeoutSeconds - (config.lookbackSeconds ?? LOOKBACK_SECONDS)
-    let window = BigInt(config.logWindow ?? 2_000)
-    let high: { number: bigint; time?: number } = searches.get(exact.key) ?? head
-    searches.delete(exact.key)
-    let isOver = false
-    let secondsPerBlock = 0
-    for (let i = 0; i < MAX_WINDOWS && !isOver; i++) {
-      const low = high.number >= window ? high.number - window + 1n : 0n
-      const [answer, floor] = await Promise.all([
-        rpc.request('eth_getLogs', [logFilter(exact, offer, low, high.number)], signal),
-        blockAt(low, signal),
-      ])
-      if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
-      if (floor.kind === 'failure') return { kind: 'unknown', reason: floor.reason }
-      if (answer.kind === 'error') {
-        if (window < 8n) return { kind: 'unknown', reason: `eth_getLogs: ${answer.message}` }
-        window /= 2n
-        continue
-      }
-      const logs = parseLogs(answer.value)
-      if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
-      const found = logs.find((log) => isAuthorizationEvent(log, exact, offer))
-      if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
-      if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(found.transactionHash, { exact, offer }, signal)
-      isOver = low === 0n || floor.time < first
-      if (high.time !== undefined && high.number > low)
-        secondsPerBlock = (high.time - floor.time) / Number(high.number - low)
-      high = nextSearchBlock({ number: low, time: floor.time }, last, secondsPerBlock)
-    }
-    if (!isOver) searches.set(exact.key, high)
-    return {
-      kind: 'unknown',
-      reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`,
-      isUsed: true,
-    }
-  }
-
   return {
-    view,
+    view: (...args) => view(node, ...args),
     callContract: (address, call, at) => contracts.request(address, call, { ...at, block: tag }),
-    fate,
-    balance,
+    fate: (...args) => fate(node, ...args),
+    balance: (...args) => balance(node, ...args),
     rememberTransaction: transactionHints.set,
-    multicall: () => multicall,
-    setMulticall,
+    multicall: () => node.multicall,
+    setMulticall: (...args) => setMulticall(node, ...args),
+  }
+}
+
+/**
+ * A Multicall3 call reads one block by construction. Without it, the block is read first and then named in each call.
+ */
+export async function view(
+  node: EvmNode,
+  calls: readonly ContractCall[],
+  at: ViewOptions,
+): Promise<ViewResult | RpcFailure> {
+  const options = {
+    ...(at.from ? { from: at.from } : {}),
+    ...(at.gas ? { gas: hexOf(at.gas) } : {}),
+    ...(at.fee ? { maxFeePerGas: hexOf(at.fee.max), maxPriorityFeePerGas: hexOf(at.fee.tip) } : {}),
+  }
+  const attempt = async () => {
+    const shared = node.multicall ? viewByMulticall : viewByBlock
+    const seen = await (at.direct ? viewDirect(node, calls, at) : shared(node, calls, options, at.signal))
+    if (seen.kind === 'failure' || seen.time + at.lagSeconds >= node.newest) return seen
+    return { ...failure('the node is behind a block it has already shown'), retryable: true as const }
+  }
+  let seen = await attempt()
+  // Retry: a block arrived in between, or another node answered behind the same address.
+  for (let retry = 0; retry < 2 && seen.kind === 'failure' && seen.retryable; retry++) seen = await attempt()
+  if (seen.kind === 'seen') node.newest = Math.max(node.newest, seen.time)
+  return seen
+}
+
+export async function viewByMulticall(
+  node: EvmNode,
+  calls: readonly ContractCall[],
+  options: object,
+  signal?: AbortSignal,
+): Promise<ViewResult | RpcFailure> {
+  const time: ContractCall = { to: MULTICALL, data: '0x0f28c97d' } // getCurrentBlockTimestamp()
+  const answer = await node.rpc.request(
+    'eth_call',
+    [{ ...options, to: MULTICALL, data: aggregateCall([time, BLOCK_NUMBER_CALL, ...calls]) }, node.tag],
+    signal,
+  )
+  if (answer.kind !== 'result') return asFailure('eth_call', answer)
+  try {
+    const results = decodeFunctionResult({
+      abi: AGGREGATE_ABI,
+      functionName: 'aggregate3',
+      data: answer.value as Hex,
+    })
+    const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
+    const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
+    if (seconds === undefined || number === undefined || rest.length !== calls.length)
+      return failure('eth_call: the answer is not a block time, a block number and one result per call')
+    return { kind: 'seen', time: seconds, results: rest, ...(node.countsBlocks && { block: wholeBlock(node, number) }) }
+  } catch {
+    return failure('eth_call: the answer cannot be decoded')
+  }
+}
+
+export async function viewByBlock(
+  node: EvmNode,
+  calls: readonly ContractCall[],
+  options: object,
+  signal?: AbortSignal,
+): Promise<ViewResult | RpcFailure> {
+  const block = await blockAt(node, node.tag, signal)
+  if (block.kind === 'failure') return block
+  const at = node.tag === 'latest' ? hexOf(block.number) : node.tag
+  const answers = await Promise.all(
+    calls.map(({ to, data }) => node.rpc.request('eth_call', [{ ...options, to, data }, at], signal)),
+  )
+  const results: { ok: boolean; data: Hex }[] = []
+  for (const answer of answers) {
+    if (answer.kind === 'failure') return answer
+    if (answer.kind === 'result' && !isHex(answer.value)) return failure('eth_call: the answer is not hex')
+    if (answer.kind === 'error' && !isRevert(answer)) return asFailure('eth_call', answer)
+    results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
+  }
+  return { kind: 'seen', time: block.time, block: wholeBlock(node, Number(block.number)), results }
+}
+
+/** The pending block is incomplete: its balances do not include transactions still to come. */
+export function wholeBlock(node: EvmNode, number: number): number {
+  return node.tag === 'latest' ? number : number - 1
+}
+
+/** Compares the contracts' block number with the node's; if they differ, receipts cannot be compared with views. */
+export async function setMulticall(node: EvmNode, found: boolean): Promise<void> {
+  node.multicall = found
+  const head = found ? await blockAt(node, 'latest') : undefined
+  if (head?.kind !== 'block') return
+  const answer = await node.rpc.request('eth_call', [BLOCK_NUMBER_CALL, hexOf(head.number)])
+  node.countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === Number(head.number)
+}
+
+export async function viewDirect(
+  node: EvmNode,
+  calls: readonly ContractCall[],
+  { from, gas, fee, signal }: ViewOptions,
+): Promise<ViewResult | RpcFailure> {
+  const block = await blockAt(node, node.tag, signal)
+  if (block.kind === 'failure') return block
+  const at = { from, gas, fee, signal, block: node.tag === 'latest' ? hexOf(block.number) : node.tag }
+  const answers = await Promise.all(calls.map((call) => callContract(node.rpc, call, at)))
+  const results: ContractResult[] = []
+  for (const answer of answers) {
+    if (answer.kind === 'failure') return answer
+    results.push(answer)
+  }
+  return { kind: 'seen', time: block.time, results }
+}
+
+export async function blockAt(
+  node: EvmNode,
+  number: bigint | string,
+  signal?: AbortSignal,
+): Promise<{ kind: 'block'; number: bigint; time: number } | RpcFailure> {
+  const name = typeof number === 'bigint' ? hexOf(number) : number
+  const answer = await node.rpc.request('eth_getBlockByNumber', [name, false], signal)
+  if (answer.kind !== 'result') return asFailure('eth_getBlockByNumber', answer)
+  const block = answer.value as { number?: unknown; timestamp?: unknown } | null
+  const time = numberIn(block?.timestamp)
+  if (!block || !isQuantity(block.number) || time === undefined)
+    return failure('eth_getBlockByNumber: the answer is not a block')
+  return { kind: 'block', number: BigInt(block.number), time }
+}
+
+export async function balance(
+  node: EvmNode,
+  token: string,
+  address: string,
+  at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
+): Promise<Usdc> {
+  const seen = await view(node, [{ to: lower(token), data: balanceCall(parseAddress(address)) }], at)
+  if (seen.kind === 'failure') throw new Error(seen.reason)
+  const units = uintIn(seen.results[0])
+  if (units === undefined) throw new Error('balanceOf() did not return a number')
+  return usdc(units)
+}
+
+export async function fate(node: EvmNode, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
+  const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
+  const seen = await view(node, [call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
+  if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
+  const used = flagIn(seen.results[0])
+  if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not return a boolean' }
+  // A transfer needs block.timestamp < validBefore and time only grows, so an authorization unused by now stays
+  // unused.
+  if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
+  const known = node.transactionHints.get(exact.key)
+  const hinted = known && (await fateIn(node, known, { exact, offer }, signal))
+  if (hinted && hinted.kind === 'paid') return hinted
+  return search(node, exact, offer, signal)
+}
+
+/** Decides between paid and dead by what the transaction that used the authorization did. */
+export async function fateIn(
+  node: EvmNode,
+  transaction: Hex,
+  { exact, offer }: { exact: Exact; offer: Offer },
+  signal?: AbortSignal,
+): Promise<Fate> {
+  const answer = await node.rpc.request('eth_getTransactionReceipt', [transaction], signal)
+  if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
+  const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
+  if (!receipt) return { kind: 'unknown', reason: 'the transaction that used the authorization has no receipt' }
+  const paid = findPayment(receipt, exact, offer)
+  if (!paid) return { kind: 'dead' }
+  node.transactionHints.set(exact.key, receipt.transactionHash)
+  return { kind: 'paid', receipt: paid }
+}
+
+/**
+ * Searches the event that used the authorization, newest blocks first, no further back than it can be
+ * (`maxLifetimeSeconds`).
+ */
+export async function search(node: EvmNode, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
+  const head = await blockAt(node, 'latest', signal)
+  if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
+  const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
+  const first = last - offer.maxTimeoutSeconds - (node.config.lookbackSeconds ?? LOOKBACK_SECONDS)
+  let window = BigInt(node.config.logWindow ?? 2_000)
+  let high: { number: bigint; time?: number } = node.searches.get(exact.key) ?? head
+  node.searches.delete(exact.key)
+  let isOver = false
+  let secondsPerBlock = 0
+  for (let i = 0; i < MAX_WINDOWS && !isOver; i++) {
+    const low = high.number >= window ? high.number - window + 1n : 0n
+    const [answer, floor] = await Promise.all([
+      node.rpc.request('eth_getLogs', [logFilter(exact, offer, low, high.number)], signal),
+      blockAt(node, low, signal),
+    ])
+    if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
+    if (floor.kind === 'failure') return { kind: 'unknown', reason: floor.reason }
+    if (answer.kind === 'error') {
+      if (window < 8n) return { kind: 'unknown', reason: `eth_getLogs: ${answer.message}` }
+      window /= 2n
+      continue
+    }
+    const logs = parseLogs(answer.value)
+    if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
+    const found = logs.find((log) => isAuthorizationEvent(log, exact, offer))
+    if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
+    if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(node, found.transactionHash, { exact, offer }, signal)
+    isOver = low === 0n || floor.time < first
+    if (high.time !== undefined && high.number > low)
+      secondsPerBlock = (high.time - floor.time) / Number(high.number - low)
+    high = nextSearchBlock({ number: low, time: floor.time }, last, secondsPerBlock)
+  }
+  if (!isOver) node.searches.set(exact.key, high)
+  return {
+    kind: 'unknown',
+    reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`,
+    isUsed: true,
   }
 }
 

@@ -65,246 +65,283 @@ const FEE_TTL_MS = 4_000
 const SYNC_MS = 3_000
 const MAX_ATTEMPTS = 12
 
+/** State of `evmRelayer`. */
+export type RelayerParts = {
+  readonly rpc: Rpc
+  readonly account: PrivateKeyAccount
+  readonly config: RelayerConfig
+  readonly resendMs: number
+  readonly pollMs: number
+  readonly cap: bigint
+  readonly pendingTxs: Set<PendingTransaction>
+  readonly wakeUps: Set<() => void>
+  /** Nonces below this are known to be used. */
+  nextNonce: number | undefined
+  nonceRequest: Promise<number | RpcFailure> | undefined
+  cachedFee: { fee: Fee; at: number } | undefined
+  usesSync: boolean
+  closed: boolean
+  /** Smoothed time from a send to its receipt in milliseconds; decides when to poll first. */
+  typicalMs: number
+}
+
 /**
  * The nonce queue of one key. It uses the lowest nonce that neither the chain nor a pending transaction has, so a
  * transaction that was never broadcast leaves no gap. Use a key in one process only (decision 24).
  */
 export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: RelayerConfig): Relayer {
-  const resendMs = config.resendMs ?? 4_000
-  const pollMs = config.pollMs ?? 1_000
-  const cap = config.maxFeePerGas ?? 500_000_000_000n
-  const pendingTxs = new Set<PendingTransaction>()
   const wakeUps = new Set<() => void>()
-  /** Nonces below this are known to be used. */
-  let nextNonce: number | undefined
-  let nonceRequest: Promise<number | RpcFailure> | undefined
-  let cachedFee: { fee: Fee; at: number } | undefined
-  let usesSync = false
-  let closed = false
-  /** Smoothed time from a send to its receipt in milliseconds; decides when to poll first. */
-  let typicalMs = 0
-
-  async function send(call: OutgoingTransaction, now: number): Promise<SendResult> {
-    const [fee, first] = await Promise.all([feeAt(now), nextNonce ?? refreshNonce()])
-    if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
-    if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
-    const tx: PendingTransaction = {
-      call,
-      now,
-      nonce: lowestFree(),
-      fee,
-      raw: undefined,
-      hashes: new Set(),
-      gapChecks: 0,
-      hasOtherNonces: false,
-    }
-    pendingTxs.add(tx)
-    const most = call.gas * fee.max
-    const end = config.gasMonitor?.reserve(most)
-    let cost = 0n
-    try {
-      const sent = await submit(tx)
-      if (sent.kind !== 'rejected') nextNonce = Math.max(nextNonce ?? 0, tx.nonce + 1)
-      if (sent.kind === 'mined') cost = sent.receipt.cost ?? most
-      if (sent.kind === 'rejected' && sent.isUnderfunded) config.gasMonitor?.reportUnderfunded(most)
-      return sent
-    } finally {
-      end?.(cost)
-      pendingTxs.delete(tx)
-    }
+  const sender: RelayerParts = {
+    rpc,
+    account,
+    config,
+    resendMs: config.resendMs ?? 4_000,
+    pollMs: config.pollMs ?? 1_000,
+    cap: config.maxFeePerGas ?? 500_000_000_000n,
+    pendingTxs: new Set<PendingTransaction>(),
+    wakeUps,
+    nextNonce: undefined,
+    nonceRequest: undefined,
+    cachedFee: undefined,
+    usesSync: false,
+    closed: false,
+    typicalMs: 0,
   }
-
-  /** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
-  async function submit(tx: PendingTransaction): Promise<SendResult> {
-    for (let attempt = 1; attempt <= MAX_ATTEMPTS && !closed; attempt++) {
-      const result = await broadcast(tx)
-      if (result.kind === 'mined') return mined(tx, result.receipt)
-      if (result.kind === 'refused')
-        return { kind: 'rejected', reason: result.reason, ...(result.isUnderfunded && { isUnderfunded: true }) }
-      if (result.kind === 'accepted' || result.kind === 'unclear') return waitUntilMined(tx, result)
-      if (result.kind === 'cheap') await reprice(tx)
-      if (result.kind === 'stale') {
-        const count = await refreshNonce()
-        if (typeof count !== 'number') return { kind: 'rejected', reason: count.reason }
-        // The node that counts is behind the one that accepts.
-        if (attempt > 1) nextNonce = Math.max(count, tx.nonce + 1)
-        renumber(tx, lowestFree(tx))
-      }
-    }
-    return { kind: 'rejected', reason: 'the node accepted it at no nonce and no price' }
-  }
-
-  /**
-   * Resends a broadcast transaction until it is mined or its nonce is taken: a dropped one would block all after it.
-   */
-  async function waitUntilMined(tx: PendingTransaction, first: BroadcastResult): Promise<SendResult> {
-    let result = first
-    let timeoutMs = 0
-    let takenChecks = 0
-    let stuckChecks = 0
-    while (!closed) {
-      const isSure = result.kind === 'accepted' && takenChecks === 0
-      timeoutMs = isSure ? resendMs : Math.min(Math.max(timeoutMs * 2, resendMs / 16), resendMs)
-      const receipt = await pollReceipt(tx, timeoutMs)
-      if (receipt) return mined(tx, receipt)
-      const count = await countOf('latest')
-      if (typeof count !== 'number') {
-        result = { kind: 'unclear' }
-        continue
-      }
-      takenChecks = count > tx.nonce ? takenChecks + 1 : 0
-      if (takenChecks > 3) return { kind: 'lost', reason: 'another transaction took its nonce' }
-      if (takenChecks > 0) continue // its receipt may be late
-      fillGap(tx, count)
-      stuckChecks = isSure && count === tx.nonce ? stuckChecks + 1 : 0
-      if (stuckChecks === 3 || result.kind === 'cheap') {
-        stuckChecks = 0
-        await reprice(tx)
-      }
-      result = await broadcast(tx)
-      if (result.kind === 'mined') return mined(tx, result.receipt)
-    }
-    return { kind: 'lost', reason: 'the relayer is closed' }
-  }
-
-  /** Polls for a receipt for this long: first at the typical time, then at growing pauses. */
-  async function pollReceipt(tx: PendingTransaction, timeoutMs: number): Promise<ChainReceipt | undefined> {
-    let waitedMs = 0
-    let pauseMs = Math.min(typicalMs * 0.8, pollMs, timeoutMs)
-    for (;;) {
-      const receipt = await receiptOf(tx)
-      if (receipt) typicalMs += (waitedMs - typicalMs) / 8
-      if (receipt || closed || waitedMs >= timeoutMs) return receipt
-      await sleep(pauseMs)
-      waitedMs += Math.max(pauseMs, 1)
-      pauseMs = Math.min(pauseMs * 1.5 + 1, pollMs, Math.max(1, timeoutMs - waitedMs))
-    }
-  }
-
-  /**
-   * Moves this transaction to a missing lower nonce once the gap was seen twice: after a node reset, or a nonce given
-   * back.
-   */
-  function fillGap(tx: PendingTransaction, count: number): void {
-    const isMissing = count < tx.nonce && ![...pendingTxs].some((each) => each.nonce === count)
-    tx.gapChecks = isMissing ? tx.gapChecks + 1 : 0
-    if (tx.gapChecks < 2) return
-    tx.gapChecks = 0
-    tx.hasOtherNonces = true
-    nextNonce = Math.min(nextNonce ?? count, count)
-    renumber(tx, count)
-  }
-
-  function renumber(tx: PendingTransaction, nonce: number): void {
-    tx.nonce = nonce
-    tx.raw = undefined
-  }
-
-  /** A replacement must raise both prices by at least a tenth; a quarter satisfies every node. */
-  async function reprice(tx: PendingTransaction): Promise<void> {
-    cachedFee = undefined
-    const today = await feeAt(tx.now)
-    const more = (wei: bigint, now: bigint) => (now > (wei * 5n) / 4n ? now : (wei * 5n) / 4n + 1n)
-    const { max, tip } = 'kind' in today ? tx.fee : today
-    tx.fee = capFee({ max: more(tx.fee.max, max), tip: more(tx.fee.tip, tip) })
-    tx.raw = undefined
-  }
-
-  async function broadcast(tx: PendingTransaction): Promise<BroadcastResult> {
-    const raw = (tx.raw ??= await signed(tx))
-    tx.hashes.add(keccak256(raw))
-    if (!usesSync) return classifyAnswer(await rpc.request('eth_sendRawTransaction', [raw]), tx)
-    const answer = await rpc.requestAlone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
-    const result = classifyAnswer(answer, tx)
-    if (result.kind !== 'unclear' || answer.kind !== 'error') return result
-    usesSync = /time(d )?-?out/i.test(answer.message) // any other error: the node does not support this call
-    return classifyAnswer(await rpc.request('eth_sendRawTransaction', [raw]), tx)
-  }
-
-  function signed({ call, nonce, fee }: PendingTransaction): Promise<Hex> {
-    const { to, data, gas } = call
-    const fees = { maxFeePerGas: fee.max, maxPriorityFeePerGas: fee.tip }
-    return account.signTransaction({ type: 'eip1559', chainId: config.chainId, nonce, to, data, gas, ...fees })
-  }
-
-  async function receiptOf(tx: PendingTransaction): Promise<ChainReceipt | undefined> {
-    const answers = await Promise.all(
-      [...tx.hashes].slice(-6).map((hash) => rpc.request('eth_getTransactionReceipt', [hash])),
-    )
-    const receipts = answers.map((answer) => (answer.kind === 'result' ? parseReceipt(answer.value) : undefined))
-    return receipts.find((receipt) => receipt && tx.hashes.has(receipt.transactionHash))
-  }
-
-  function lowestFree(self?: PendingTransaction): number {
-    const takenNonces = new Set([...pendingTxs].filter((tx) => tx !== self).map((tx) => tx.nonce))
-    let nonce = nextNonce ?? 0
-    while (takenNonces.has(nonce)) nonce++
-    return nonce
-  }
-
-  /**
-   * Reads the count once for all concurrent callers. Transactions in the mempool, perhaps of an earlier process, count
-   * as used.
-   */
-  function refreshNonce(): Promise<number | RpcFailure> {
-    nonceRequest ??= countOf('pending').then((count) => {
-      nonceRequest = undefined
-      if (typeof count === 'number') nextNonce = count
-      return count
-    })
-    return nonceRequest
-  }
-
-  async function countOf(tag: 'latest' | 'pending'): Promise<number | RpcFailure> {
-    const answer = await rpc.request('eth_getTransactionCount', [account.address, tag])
-    if (answer.kind === 'failure') return answer
-    const count = answer.kind === 'result' ? numberIn(answer.value) : undefined
-    return count ?? { kind: 'failure', reason: 'eth_getTransactionCount: the answer is not a count' }
-  }
-
-  /** Twice the base fee, which survives several full blocks, plus the tip that the node suggests. */
-  async function feeAt(now: number): Promise<Fee | RpcFailure> {
-    if (cachedFee && Math.abs(now - cachedFee.at) < FEE_TTL_MS) return cachedFee.fee
-    const [block, suggestedTip] = await Promise.all([
-      rpc.request('eth_getBlockByNumber', ['latest', false]),
-      rpc.request('eth_maxPriorityFeePerGas', []),
-    ])
-    const base =
-      block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
-    if (!isQuantity(base)) return cachedFee?.fee ?? { kind: 'failure', reason: 'the price of gas cannot be read' }
-    const tip =
-      suggestedTip.kind === 'result' && isQuantity(suggestedTip.value) ? BigInt(suggestedTip.value) : 1_000_000n
-    const fee = capFee({ max: BigInt(base) * 2n + tip, tip })
-    cachedFee = { fee, at: now }
-    return fee
-  }
-
-  function capFee({ max, tip }: Fee): Fee {
-    const most = max < cap ? max : cap
-    return { max: most, tip: tip < most ? tip : most }
-  }
-
-  function sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        clearTimeout(timer)
-        wakeUps.delete(end)
-        resolve()
-      }
-      const timer = setTimeout(end, ms)
-      wakeUps.add(end)
-    })
-  }
-
   return {
-    send,
-    feeAt,
-    setSync: (found) => void (usesSync = found),
+    send: (...args) => send(sender, ...args),
+    feeAt: (...args) => feeAt(sender, ...args),
+    setSync: (found) => void (sender.usesSync = found),
     close() {
-      closed = true
+      sender.closed = true
       for (const end of wakeUps) end()
     },
   }
+}
+
+export async function send(sender: RelayerParts, call: OutgoingTransaction, now: number): Promise<SendResult> {
+  const [fee, first] = await Promise.all([feeAt(sender, now), sender.nextNonce ?? refreshNonce(sender)])
+  if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
+  if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
+  const tx: PendingTransaction = {
+    call,
+    now,
+    nonce: lowestFree(sender),
+    fee,
+    raw: undefined,
+    hashes: new Set(),
+    gapChecks: 0,
+    hasOtherNonces: false,
+  }
+  sender.pendingTxs.add(tx)
+  const most = call.gas * fee.max
+  const end = sender.config.gasMonitor?.reserve(most)
+  let cost = 0n
+  try {
+    const sent = await submit(sender, tx)
+    if (sent.kind !== 'rejected') sender.nextNonce = Math.max(sender.nextNonce ?? 0, tx.nonce + 1)
+    if (sent.kind === 'mined') cost = sent.receipt.cost ?? most
+    if (sent.kind === 'rejected' && sent.isUnderfunded) sender.config.gasMonitor?.reportUnderfunded(most)
+    return sent
+  } finally {
+    end?.(cost)
+    sender.pendingTxs.delete(tx)
+  }
+}
+
+/** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
+export async function submit(sender: RelayerParts, tx: PendingTransaction): Promise<SendResult> {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS && !sender.closed; attempt++) {
+    const result = await broadcast(sender, tx)
+    if (result.kind === 'mined') return mined(tx, result.receipt)
+    if (result.kind === 'refused')
+      return { kind: 'rejected', reason: result.reason, ...(result.isUnderfunded && { isUnderfunded: true }) }
+    if (result.kind === 'accepted' || result.kind === 'unclear') return waitUntilMined(sender, tx, result)
+    if (result.kind === 'cheap') await reprice(sender, tx)
+    if (result.kind === 'stale') {
+      const count = await refreshNonce(sender)
+      if (typeof count !== 'number') return { kind: 'rejected', reason: count.reason }
+      // The node that counts is behind the one that accepts.
+      if (attempt > 1) sender.nextNonce = Math.max(count, tx.nonce + 1)
+      renumber(tx, lowestFree(sender, tx))
+    }
+  }
+  return { kind: 'rejected', reason: 'the node accepted it at no nonce and no price' }
+}
+
+/**
+ * Resends a broadcast transaction until it is mined or its nonce is taken: a dropped one would block all after it.
+ */
+export async function waitUntilMined(
+  sender: RelayerParts,
+  tx: PendingTransaction,
+  first: BroadcastResult,
+): Promise<SendResult> {
+  let result = first
+  let timeoutMs = 0
+  let takenChecks = 0
+  let stuckChecks = 0
+  while (!sender.closed) {
+    const isSure = result.kind === 'accepted' && takenChecks === 0
+    timeoutMs = isSure ? sender.resendMs : Math.min(Math.max(timeoutMs * 2, sender.resendMs / 16), sender.resendMs)
+    const receipt = await pollReceipt(sender, tx, timeoutMs)
+    if (receipt) return mined(tx, receipt)
+    const count = await countOf(sender, 'latest')
+    if (typeof count !== 'number') {
+      result = { kind: 'unclear' }
+      continue
+    }
+    takenChecks = count > tx.nonce ? takenChecks + 1 : 0
+    if (takenChecks > 3) return { kind: 'lost', reason: 'another transaction took its nonce' }
+    if (takenChecks > 0) continue // its receipt may be late
+    fillGap(sender, tx, count)
+    stuckChecks = isSure && count === tx.nonce ? stuckChecks + 1 : 0
+    if (stuckChecks === 3 || result.kind === 'cheap') {
+      stuckChecks = 0
+      await reprice(sender, tx)
+    }
+    result = await broadcast(sender, tx)
+    if (result.kind === 'mined') return mined(tx, result.receipt)
+  }
+  return { kind: 'lost', reason: 'the relayer is closed' }
+}
+
+/** Polls for a receipt for this long: first at the typical time, then at growing pauses. */
+export async function pollReceipt(
+  sender: RelayerParts,
+  tx: PendingTransaction,
+  timeoutMs: number,
+): Promise<ChainReceipt | undefined> {
+  let waitedMs = 0
+  let pauseMs = Math.min(sender.typicalMs * 0.8, sender.pollMs, timeoutMs)
+  for (;;) {
+    const receipt = await receiptOf(sender, tx)
+    if (receipt) sender.typicalMs += (waitedMs - sender.typicalMs) / 8
+    if (receipt || sender.closed || waitedMs >= timeoutMs) return receipt
+    await sleep(sender, pauseMs)
+    waitedMs += Math.max(pauseMs, 1)
+    pauseMs = Math.min(pauseMs * 1.5 + 1, sender.pollMs, Math.max(1, timeoutMs - waitedMs))
+  }
+}
+
+/**
+ * Moves this transaction to a missing lower nonce once the gap was seen twice: after a node reset, or a nonce given
+ * back.
+ */
+export function fillGap(sender: RelayerParts, tx: PendingTransaction, count: number): void {
+  const isMissing = count < tx.nonce && ![...sender.pendingTxs].some((each) => each.nonce === count)
+  tx.gapChecks = isMissing ? tx.gapChecks + 1 : 0
+  if (tx.gapChecks < 2) return
+  tx.gapChecks = 0
+  tx.hasOtherNonces = true
+  sender.nextNonce = Math.min(sender.nextNonce ?? count, count)
+  renumber(tx, count)
+}
+
+function renumber(tx: PendingTransaction, nonce: number): void {
+  tx.nonce = nonce
+  tx.raw = undefined
+}
+
+/** A replacement must raise both prices by at least a tenth; a quarter satisfies every node. */
+export async function reprice(sender: RelayerParts, tx: PendingTransaction): Promise<void> {
+  sender.cachedFee = undefined
+  const today = await feeAt(sender, tx.now)
+  const more = (wei: bigint, now: bigint) => (now > (wei * 5n) / 4n ? now : (wei * 5n) / 4n + 1n)
+  const { max, tip } = 'kind' in today ? tx.fee : today
+  tx.fee = capFee(sender, { max: more(tx.fee.max, max), tip: more(tx.fee.tip, tip) })
+  tx.raw = undefined
+}
+
+export async function broadcast(sender: RelayerParts, tx: PendingTransaction): Promise<BroadcastResult> {
+  const raw = (tx.raw ??= await signed(sender, tx))
+  tx.hashes.add(keccak256(raw))
+  if (!sender.usesSync) return classifyAnswer(await sender.rpc.request('eth_sendRawTransaction', [raw]), tx)
+  const answer = await sender.rpc.requestAlone('eth_sendRawTransactionSync', [raw], { timeoutMs: SYNC_MS })
+  const result = classifyAnswer(answer, tx)
+  if (result.kind !== 'unclear' || answer.kind !== 'error') return result
+  sender.usesSync = /time(d )?-?out/i.test(answer.message) // any other error: the node does not support this call
+  return classifyAnswer(await sender.rpc.request('eth_sendRawTransaction', [raw]), tx)
+}
+
+export function signed(sender: RelayerParts, { call, nonce, fee }: PendingTransaction): Promise<Hex> {
+  const { to, data, gas } = call
+  const fees = { maxFeePerGas: fee.max, maxPriorityFeePerGas: fee.tip }
+  return sender.account.signTransaction({
+    type: 'eip1559',
+    chainId: sender.config.chainId,
+    nonce,
+    to,
+    data,
+    gas,
+    ...fees,
+  })
+}
+
+export async function receiptOf(sender: RelayerParts, tx: PendingTransaction): Promise<ChainReceipt | undefined> {
+  const answers = await Promise.all(
+    [...tx.hashes].slice(-6).map((hash) => sender.rpc.request('eth_getTransactionReceipt', [hash])),
+  )
+  const receipts = answers.map((answer) => (answer.kind === 'result' ? parseReceipt(answer.value) : undefined))
+  return receipts.find((receipt) => receipt && tx.hashes.has(receipt.transactionHash))
+}
+
+export function lowestFree(sender: RelayerParts, self?: PendingTransaction): number {
+  const takenNonces = new Set([...sender.pendingTxs].filter((tx) => tx !== self).map((tx) => tx.nonce))
+  let nonce = sender.nextNonce ?? 0
+  while (takenNonces.has(nonce)) nonce++
+  return nonce
+}
+
+/**
+ * Reads the count once for all concurrent callers. Transactions in the mempool, perhaps of an earlier process, count
+ * as used.
+ */
+export function refreshNonce(sender: RelayerParts): Promise<number | RpcFailure> {
+  sender.nonceRequest ??= countOf(sender, 'pending').then((count) => {
+    sender.nonceRequest = undefined
+    if (typeof count === 'number') sender.nextNonce = count
+    return count
+  })
+  return sender.nonceRequest
+}
+
+export async function countOf(sender: RelayerParts, tag: 'latest' | 'pending'): Promise<number | RpcFailure> {
+  const answer = await sender.rpc.request('eth_getTransactionCount', [sender.account.address, tag])
+  if (answer.kind === 'failure') return answer
+  const count = answer.kind === 'result' ? numberIn(answer.value) : undefined
+  return count ?? { kind: 'failure', reason: 'eth_getTransactionCount: the answer is not a count' }
+}
+
+/** Twice the base fee, which survives several full blocks, plus the tip that the node suggests. */
+export async function feeAt(sender: RelayerParts, now: number): Promise<Fee | RpcFailure> {
+  if (sender.cachedFee && Math.abs(now - sender.cachedFee.at) < FEE_TTL_MS) return sender.cachedFee.fee
+  const [block, suggestedTip] = await Promise.all([
+    sender.rpc.request('eth_getBlockByNumber', ['latest', false]),
+    sender.rpc.request('eth_maxPriorityFeePerGas', []),
+  ])
+  const base = block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
+  if (!isQuantity(base)) return sender.cachedFee?.fee ?? { kind: 'failure', reason: 'the price of gas cannot be read' }
+  const tip = suggestedTip.kind === 'result' && isQuantity(suggestedTip.value) ? BigInt(suggestedTip.value) : 1_000_000n
+  const fee = capFee(sender, { max: BigInt(base) * 2n + tip, tip })
+  sender.cachedFee = { fee, at: now }
+  return fee
+}
+
+export function capFee(sender: RelayerParts, { max, tip }: Fee): Fee {
+  const most = max < sender.cap ? max : sender.cap
+  return { max: most, tip: tip < most ? tip : most }
+}
+
+export function sleep(sender: RelayerParts, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      sender.wakeUps.delete(end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    sender.wakeUps.add(end)
+  })
 }
 
 function mined({ hasOtherNonces }: PendingTransaction, receipt: ChainReceipt): SendResult {
