@@ -10,6 +10,6 @@ export { type Fields, fieldsOf, isFields, type Json, objectsOf } from './json.ts
 export { type ConcurrencyLimiter, concurrencyLimiter } from './limiter.ts'
 export { optional } from './optional.ts'
 export { outages } from './outages.ts'
-export { sharedBy } from './per_process.ts'
+export { oncePer } from './once_per.ts'
 export { isWebUrl } from './text.ts'
 export { deadlinesOf } from './timers.ts'

@@ -1,5 +1,6 @@
 /** What the gateways of one process share, because they share a storage. */
 import type { EngineLimits } from '../engine.ts'
+import { oncePer } from '../lib/once_per.ts'
 import { type SharedCalls, sharedCalls } from '../payment/calls/calls.ts'
 import type { Storage } from '../ports/mod.ts'
 
@@ -13,11 +14,9 @@ export type Shared = {
   isTakenOver: boolean
 }
 
-const sharedByStorage = new WeakMap<Storage, Shared>()
-
 /** The same for each gateway with this storage, as the host gave it. */
-export function sharedOf(storage: Storage): Shared {
-  const shared = sharedByStorage.get(storage) ?? { calls: sharedCalls(), workers: new Set(), isTakenOver: false }
-  sharedByStorage.set(storage, shared)
-  return shared
-}
+export const sharedOf = oncePer<Storage, Shared>(() => ({
+  calls: sharedCalls(),
+  workers: new Set(),
+  isTakenOver: false,
+}))

@@ -2,7 +2,7 @@
  * State of a channel: one record each, changed only by compare and set. It is the only proof of what was charged since
  * the last claim.
  */
-import { boundedMap, checksummed, type Json, sharedBy } from '../../../../core/lib/mod.ts'
+import { boundedMap, checksummed, type Json, oncePer } from '../../../../core/lib/mod.ts'
 import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../lib/hex.ts'
 import type { ChannelConfig } from './digests.ts'
@@ -110,6 +110,8 @@ const MAX_KNOWN = 10_000
 
 export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
+const knownStates = oncePer(() => boundedMap<ChannelState>(MAX_KNOWN))
+
 /** Channels of one network. `seller` names who claims: the address that signs claims. */
 export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {
   const ownerOf = (name: string) => `${network}/${seller}/${name}`
@@ -123,7 +125,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   })
 
   /** Where no other process changes them, those in use are known without reading them again. */
-  const known = storage.isShared ? undefined : sharedBy(storage, 'channels', () => boundedMap<ChannelState>(MAX_KNOWN))
+  const known = storage.isShared ? undefined : knownStates(storage)
   const nameOf = (channelId: Hex) => `${network}/${channelId}`
 
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {

@@ -14,7 +14,7 @@ import type {
   Verdict,
 } from '../../../../../core/ports/mod.ts'
 import type { Receipt } from '../../../../../core/x402/mod.ts'
-import { sharedBy } from '../../../../../core/lib/mod.ts'
+import { oncePer } from '../../../../../core/lib/mod.ts'
 import type { KeySigner } from './api_key.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
@@ -80,15 +80,20 @@ const MAX_RACES = 16
 /** State of a call in this process: its signer, and its reservation where no other process has the storage. */
 type Open = { readonly amount: bigint; readonly signer?: KeySigner }
 
+/** The calls of keys in this process, of all gateways over a storage. */
+const processCallsOf = oncePer(() => ({
+  /** Of each channel, by the name of the call. An amount of 0 is reserved in the record. */
+  open: new Map<Hex, Map<string, Open>>(),
+  /** Signers that the end of a call closes. */
+  signing: new WeakSet<KeySigner>(),
+  turns: new Map<Hex, Promise<void>>(),
+}))
+
 export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, config: KeyCallsConfig) {
   const { network, withdrawDelay, lagSeconds } = config
   const freshMs = freshMsOf(withdrawDelay)
   const claimable = (mirror: Mirror, now: number) => claimableOf(mirror, { now, withdrawDelay })
-  /** Of each channel, by the name of the call. An amount of 0 is reserved in the record. */
-  const open = sharedBy(storage, 'key calls', () => new Map<Hex, Map<string, Open>>())
-  /** Signers that the end of a call closes. */
-  const signing = sharedBy(storage, 'key call signers', () => new WeakSet<KeySigner>())
-  const turns = sharedBy(storage, 'key call turns', () => new Map<Hex, Promise<void>>())
+  const { open, signing, turns } = processCallsOf(storage)
 
   /** Changes of one channel take turns, so that those of one process never race. Ends with the returned function. */
   async function turn(channelId: Hex): Promise<() => void> {

@@ -1,5 +1,5 @@
 /** Which channels an API key pays from: a list for each address, written when a deposit is confirmed. */
-import { boundedMap, type Json, sharedBy } from '../../../../../core/lib/mod.ts'
+import { boundedMap, type Json, oncePer } from '../../../../../core/lib/mod.ts'
 import { keySalt } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import type { ChannelConfig } from '../digests.ts'
@@ -28,16 +28,19 @@ function saltOf(address: Hex): Hex {
   return known
 }
 
+/** The addresses and channels that all gateways over a storage remember. */
+const indexOf = oncePer(() => ({
+  unknown: boundedMap<number>(MAX_UNKNOWN),
+  lists: boundedMap<readonly Hex[]>(MAX_UNKNOWN),
+}))
+
 export function keyIndex(
   storage: ChannelStorage,
   { network, seller }: { readonly network: string; readonly seller: Hex },
 ) {
   const nameOf = (address: Hex) => `${network}/${seller}/${address}`
   const unknownMs = storage.isShared ? UNKNOWN_MS.shared : UNKNOWN_MS.alone
-  const { unknown, lists } = sharedBy(storage, 'channel keys', () => ({
-    unknown: boundedMap<number>(MAX_UNKNOWN),
-    lists: boundedMap<readonly Hex[]>(MAX_UNKNOWN),
-  }))
+  const { unknown, lists } = indexOf(storage)
 
   /** The channels of an address, oldest first; empty for one that has none here. */
   async function find(address: Hex, now: number): Promise<readonly Hex[]> {
