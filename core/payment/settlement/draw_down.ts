@@ -6,7 +6,6 @@ import { noteSettled } from './record.ts'
 import { chargeFor } from './send.ts'
 
 /** How often a record may change under a settlement before that goes the usual way. */
-/** How often a record may change under a settlement before that goes the usual way. */
 const MAX_RACES = 8
 
 /** Stores a prepaid call with its result and its payment. Undefined where it is settled the usual way. */
