@@ -37,41 +37,16 @@ function isWhole(block: Block): boolean {
   return block.tested.isJson
 }
 
-/**
- * Blocks of the messages format follow one another, while tool calls of chat may be interleaved: text of a later block
- * waits until the block before it is complete. `message_delta` waits for the usage, which comes after the finish, or
- * for [DONE].
- */
-export function messagesFromChatStream({ model, id }: { model: string; id: string }): StreamTranslator {
-  const messageIdentifier = messageId(id)
+const event = (type: string, members: Fields) => sseJson({ type, ...members }, type)
+
+/** The blocks of a message, in the order in which they are sent. */
+function blockQueue(messageIdentifier: string) {
   const blocks: Block[] = []
   /** Index of the block being sent, and whether its start has been sent. */
   let blockIndex = 0
   let isOpen = false
-  let usage: Fields | undefined
-  let finish: string | undefined
-  let isStarted = false
-  let isOver = false
   const calls = new Map<number, Block>()
   let lastCall: Block | undefined
-
-  const event = (type: string, members: Fields) => sseJson({ type, ...members }, type)
-
-  function begin(): string {
-    if (isStarted) return ''
-    isStarted = true
-    const message = {
-      id: messageIdentifier,
-      type: 'message',
-      role: 'assistant',
-      model,
-      content: [],
-      stop_reason: null,
-      stop_sequence: null,
-      usage: messagesUsage(usage ?? {}),
-    }
-    return event('message_start', { message })
-  }
 
   function add(kind: Block['kind'], text: string): void {
     const last = blocks.at(-1)
@@ -111,11 +86,6 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     return { type: 'tool_use', id: callId || toolId(`${messageIdentifier}_${blockIndex}`), name, input: {} }
   }
 
-  function delta({ kind, waiting }: Block): Fields {
-    if (kind === 'thinking') return { type: 'thinking_delta', thinking: waiting }
-    return kind === 'text' ? { type: 'text_delta', text: waiting } : { type: 'input_json_delta', partial_json: waiting }
-  }
-
   /**
    * Sends what can be sent: the rest of the current block, then further blocks while they are complete, or all if
    * `isLast`.
@@ -141,17 +111,53 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
     return out
   }
 
+  return { add, sign, call, flush, hasCalls: () => blocks.some(({ kind }) => kind === 'tool') }
+}
+
+function delta({ kind, waiting }: Block): Fields {
+  if (kind === 'thinking') return { type: 'thinking_delta', thinking: waiting }
+  return kind === 'text' ? { type: 'text_delta', text: waiting } : { type: 'input_json_delta', partial_json: waiting }
+}
+
+/**
+ * Blocks of the messages format follow one another, while tool calls of chat may be interleaved: text of a later block
+ * waits until the block before it is complete. `message_delta` waits for the usage, which comes after the finish, or
+ * for [DONE].
+ */
+export function messagesFromChatStream({ model, id }: { model: string; id: string }): StreamTranslator {
+  const messageIdentifier = messageId(id)
+  const blocks = blockQueue(messageIdentifier)
+  let usage: Fields | undefined
+  let finish: string | undefined
+  let isStarted = false
+  let isOver = false
+
+  function begin(): string {
+    if (isStarted) return ''
+    isStarted = true
+    const message = {
+      id: messageIdentifier,
+      type: 'message',
+      role: 'assistant',
+      model,
+      content: [],
+      stop_reason: null,
+      stop_sequence: null,
+      usage: messagesUsage(usage ?? {}),
+    }
+    return event('message_start', { message })
+  }
+
   /** `reason` is null where the stream was interrupted: no reason is invented. */
   function close(reason: string | null): string {
     if (isOver) return ''
     isOver = true
-    const hasCalls = blocks.some(({ kind }) => kind === 'tool')
-    const stop_reason = reason === null ? null : stopReason(reason, { hasCalls })
+    const stop_reason = reason === null ? null : stopReason(reason, { hasCalls: blocks.hasCalls() })
     const last = event('message_delta', {
       delta: { stop_reason, stop_sequence: null },
       usage: messagesUsage(usage ?? {}),
     })
-    return `${begin()}${flush(true)}${last}${event('message_stop', {})}`
+    return `${begin()}${blocks.flush(true)}${last}${event('message_stop', {})}`
   }
 
   return {
@@ -164,12 +170,12 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
         .filter(isFields)
         .find(({ index }) => (index ?? 0) === 0)
       const part = fieldsOf(choice?.delta)
-      add('thinking', textOf(part.reasoning_content))
-      sign(textOf(part.reasoning_signature))
-      add('text', contentText(part.content) || textOf(part.refusal))
-      for (const entry of listOf(part.tool_calls).filter(isFields)) call(entry)
+      blocks.add('thinking', textOf(part.reasoning_content))
+      blocks.sign(textOf(part.reasoning_signature))
+      blocks.add('text', contentText(part.content) || textOf(part.refusal))
+      for (const entry of listOf(part.tool_calls).filter(isFields)) blocks.call(entry)
       if (typeof choice?.finish_reason === 'string') finish = choice.finish_reason
-      const out = `${begin()}${flush()}`
+      const out = `${begin()}${blocks.flush()}`
       return finish !== undefined && isFields(chunk.usage) ? `${out}${close(finish)}` : out
     },
     end: () => close(finish ?? null),

@@ -26,39 +26,13 @@ type Block = { readonly start: Fields; readonly call?: number; input: string; th
 
 const USAGE = ['input_tokens', 'output_tokens', 'cache_read_input_tokens', 'cache_creation_input_tokens']
 
-/**
- * Sends chunks of a chat completion, then one with the usage and no choices, then [DONE]. `created` is in Unix seconds.
- * A signature is sent complete, as `delta.reasoning_signature`. An interrupted stream gets no `finish_reason`.
- */
-export function chatFromMessagesStream({ model, created }: { model: string; created: number }): StreamTranslator {
+/** Translates the blocks of a message; `chunk` writes a delta. */
+function blockReader(chunk: (delta: Fields) => string) {
   const blocks = new Map<Json | undefined, Block>()
   const thoughts: Fields[] = []
-  let id = chatId(undefined, created)
-  let usage: Fields = {}
   let calls = 0
-  let isStarted = false
-  let isFinished = false
-  let isOver = false
-
-  const head = () => ({ id, object: 'chat.completion.chunk', created, model })
-  const chunk = (delta: Fields, finish: string | null = null) =>
-    sseJson({ ...head(), choices: [{ index: 0, delta, finish_reason: finish }] })
   const argumentsChunk = (index: number | undefined, written: string) =>
     written === '' ? '' : chunk({ tool_calls: [{ index: index ?? 0, function: { arguments: written } }] })
-
-  function begin(message: Fields): string {
-    if (isStarted) return ''
-    isStarted = true
-    if (textOf(message.id) !== '') id = chatId(message.id, created)
-    addUsage(message.usage)
-    return chunk({ role: 'assistant', content: '' })
-  }
-
-  /** Later counts replace earlier ones: each covers the whole reply so far. */
-  function addUsage(counts: Json | undefined): void {
-    const known = Object.entries(fieldsOf(counts)).filter(([name, value]) => USAGE.includes(name) && countOf(value) > 0)
-    usage = { ...usage, ...Object.fromEntries(known) }
-  }
 
   function open({ index, content_block }: Fields): string {
     const start = fieldsOf(content_block)
@@ -124,12 +98,45 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
     return block.signature === '' ? '' : chunk({ reasoning_signature: block.signature })
   }
 
+  return { open, grow, close, thoughts }
+}
+
+/**
+ * Sends chunks of a chat completion, then one with the usage and no choices, then [DONE]. `created` is in Unix seconds.
+ * A signature is sent complete, as `delta.reasoning_signature`. An interrupted stream gets no `finish_reason`.
+ */
+export function chatFromMessagesStream({ model, created }: { model: string; created: number }): StreamTranslator {
+  let id = chatId(undefined, created)
+  let usage: Fields = {}
+  let isStarted = false
+  let isFinished = false
+  let isOver = false
+
+  const head = () => ({ id, object: 'chat.completion.chunk', created, model })
+  const chunk = (delta: Fields, finish: string | null = null) =>
+    sseJson({ ...head(), choices: [{ index: 0, delta, finish_reason: finish }] })
+  const blocks = blockReader(chunk)
+
+  function begin(message: Fields): string {
+    if (isStarted) return ''
+    isStarted = true
+    if (textOf(message.id) !== '') id = chatId(message.id, created)
+    addUsage(message.usage)
+    return chunk({ role: 'assistant', content: '' })
+  }
+
+  /** Later counts replace earlier ones: each covers the whole reply so far. */
+  function addUsage(counts: Json | undefined): void {
+    const known = Object.entries(fieldsOf(counts)).filter(([name, value]) => USAGE.includes(name) && countOf(value) > 0)
+    usage = { ...usage, ...Object.fromEntries(known) }
+  }
+
   function finish({ delta, usage: counts }: Fields): string {
     addUsage(counts)
     const reason = fieldsOf(delta).stop_reason
     if (isFinished || typeof reason !== 'string') return ''
     isFinished = true
-    const { reasoning_blocks } = reasoningMembers(thoughts)
+    const { reasoning_blocks } = reasoningMembers(blocks.thoughts)
     return chunk(given({ reasoning_blocks }), finishReason(reason))
   }
 
@@ -144,9 +151,9 @@ export function chatFromMessagesStream({ model, created }: { model: string; crea
       const event = isOver ? undefined : tryJson(data)
       if (!event) return ''
       if (event.type === 'message_start') return begin(fieldsOf(event.message))
-      if (event.type === 'content_block_start') return open(event)
-      if (event.type === 'content_block_delta') return grow(event)
-      if (event.type === 'content_block_stop') return close(event)
+      if (event.type === 'content_block_start') return blocks.open(event)
+      if (event.type === 'content_block_delta') return blocks.grow(event)
+      if (event.type === 'content_block_stop') return blocks.close(event)
       if (event.type === 'message_delta') return finish(event)
       return event.type === 'message_stop' ? end() : ''
     },
