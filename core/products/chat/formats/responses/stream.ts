@@ -10,7 +10,7 @@ import {
   responseFailure,
 } from './reply.ts'
 import { sseJson, sseText, tryJson } from '../sse.ts'
-import { type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
+import { type Fields, fieldsOf, isFields, numberOf, objectsOf, textOf, type Json } from '../../../../lib/json.ts'
 import type { StreamTranslator } from '../stream_translator.ts'
 import type { SseEvent } from '../../../../ports/vendors/chat.ts'
 
@@ -35,22 +35,16 @@ export function responsesError({ event, data }: SseEvent): Failure | undefined {
   }
 }
 
-/**
- * Sends chunks with a role, `content`, `reasoning_content` and `tool_calls`, then the usage with no choices; citations
- * are in the last chunk. Items that were sent complete instead of in deltas are sent once. An interrupted stream ends
- * with `length`. Errors are read by `responsesError`.
- */
-export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTranslator {
+/** Writes the chunks, and notes what has been sent. */
+function chunkWriter({ model, created }: ChatFacts) {
   let id = completionId(undefined, created)
   let isStarted = false
-  let isFinished = false
   let lastReasoning = ''
   /** Number of characters sent, by their location in the output. */
   const sent = new Map<string, number>()
   /** Index of a call in chat by its `output_index`. */
   const calls = new Map<number, number>()
   const reasoningKinds = new Map<number, string>()
-  const done = new Map<number, Fields>()
 
   const chunk = (choices: readonly Fields[], more: Fields = {}) =>
     sseJson({ id, object: 'chat.completion.chunk', created, model, choices, ...more })
@@ -112,6 +106,36 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
       : write(`${output} arguments`, (text) => ({ tool_calls: [{ index, function: { arguments: text } }] }))
   }
 
+  return {
+    chunk,
+    delta,
+    begin,
+    emit,
+    emitRest,
+    emitReasoning,
+    emitReasoningRest,
+    open,
+    onArguments,
+    /** All chunks of a completion share one id, so later ids are ignored. */
+    identify(named: Json | undefined): void {
+      if (!isStarted && typeof named === 'string') id = completionId(named, created)
+    },
+    hasSent: () => sent.size > 0 || calls.size > 0,
+    hasCalls: () => calls.size > 0,
+  }
+}
+
+/**
+ * Sends chunks with a role, `content`, `reasoning_content` and `tool_calls`, then the usage with no choices; citations
+ * are in the last chunk. Items that were sent complete instead of in deltas are sent once. An interrupted stream ends
+ * with `length`. Errors are read by `responsesError`.
+ */
+export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTranslator {
+  const { chunk, delta, begin, hasSent, hasCalls, identify, ...writer } = chunkWriter({ model, created })
+  const { emit, emitRest, emitReasoning, emitReasoningRest, open, onArguments } = writer
+  let isFinished = false
+  const done = new Map<number, Fields>()
+
   /** The part of a finished item that has not been sent. */
   function itemRest(output: number, item: Fields): string {
     done.set(output, item)
@@ -138,8 +162,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     const items = objectsOf(response.output)
     // Locations in the final output may differ from those of the stream, so it is used only where nothing was sent
     // before.
-    const lateText =
-      sent.size === 0 && calls.size === 0 ? items.map((item, index) => itemRest(index, item)).join('') : ''
+    const lateText = !hasSent() ? items.map((item, index) => itemRest(index, item)).join('') : ''
     const finished = [...done].sort(([a], [b]) => a - b).map(([, item]) => item)
     const whole = chatFromResponsesReply(
       { ...response, output: items.length > 0 ? items : finished },
@@ -148,7 +171,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     const { annotations } = fieldsOf(fieldsOf(objectsOf(whole.choices)[0]).message)
     const { usage } = whole
     const citations = given({ citations: whole.citations })
-    const last = delta(given({ annotations }), finishOf(response, calls.size > 0), usage === undefined ? citations : {})
+    const last = delta(given({ annotations }), finishOf(response, hasCalls()), usage === undefined ? citations : {})
     return begin() + lateText + last + (usage === undefined ? '' : chunk([], { usage, ...citations }))
   }
 
@@ -196,9 +219,7 @@ export function chatFromResponsesStream({ model, created }: ChatFacts): StreamTr
     on({ event, data }) {
       const payload = tryJson(data)
       if (payload === undefined || isFinished) return ''
-      const named = fieldsOf(payload.response).id
-      // All chunks of a completion share one id, so later ids are ignored.
-      if (!isStarted && typeof named === 'string') id = completionId(named, created)
+      identify(fieldsOf(payload.response).id)
       return rewrite(textOf(payload.type) || (event ?? ''), payload)
     },
     end() {
