@@ -155,7 +155,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     [['money that is being withdrawn pays', `? balance - withdrawing : balance`, `? balance : balance`]],
   ],
   [
-    of(`${CHANNELS}/key_calls.ts`, `${TESTS}/key_calls_test.ts`),
+    of(`${CHANNELS}/keys/calls.ts`, `${TESTS}/keys/key_calls_test.ts`),
     [
       [
         'a call of a key is charged without a reservation',
@@ -276,5 +276,51 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         ``,
       ],
     ],
+  ],
+  [
+    of(CHANNELS, `${TESTS}/channels_full_test.ts`),
+    [
+      [
+        'vouchers that claims have published are not read',
+        `if (!unread) return undefined`,
+        `if (unread) return undefined`,
+      ],
+      [
+        'vouchers are read of channels without a record only',
+        `forgotten === undefined ? 0n :`,
+        `forgotten !== undefined ? claimed :`,
+      ],
+      ['claims inside a multicall are not read', `return call.args[0].flatMap(vouchersIn)`, `return []`],
+    ],
+  ],
+  [
+    of('core/call', 'test/core/call/prepaid_test.ts'),
+    [
+      [
+        'an old voucher is told the call before while the channel cannot be read',
+        `if (verdict.kind === 'unavailable') return verdict`,
+        ``,
+      ],
+      [
+        'a poll does not correct an old voucher',
+        `const verdict = isCumulative(offer) ? await engine.offers.verify(paying, offer) : undefined`,
+        `const verdict = isCumulative(offer) ? undefined : await engine.offers.verify(paying, offer)`,
+      ],
+    ],
+  ],
+  [
+    of('adapters/chains/lib', 'test/adapters/chains/solana/check_test.ts', 'test/adapters/chains/evm/check_test.ts'),
+    [
+      ['one bad answer stops a start', `if (first.kind !== 'wrong') return first`, `return first`],
+      [
+        'a problem counts that only one round has found',
+        `again.problems.filter((problem) => first.problems.includes(problem))`,
+        `again.problems`,
+      ],
+    ],
+  ],
+  [
+    of('server/mcp', 'test/server/mcp/mcp_test.ts'),
+    [['a tool hides the code of a correction', `isCode(demand.error) ? 'details' : 'error'`, `'error'`]],
   ],
 ]
