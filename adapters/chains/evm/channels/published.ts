@@ -83,7 +83,7 @@ export function publishedCeilings({ rpc, digests }: PublishedContext) {
   }
 
   /** Transactions of the claims above the total, newest first. */
-  async function claimsOf({ channelId, above }: Published): Promise<readonly Hex[] | Unavailable> {
+  async function claimsOf({ channelId, above, claimed }: Published): Promise<readonly Hex[] | Unavailable> {
     const head = await rpc.request('eth_blockNumber', [])
     const last = head.kind === 'result' ? numberIn(head.value) : undefined
     if (last === undefined) return unavailable('the node does not tell its last block')
@@ -99,6 +99,9 @@ export function publishedCeilings({ rpc, digests }: PublishedContext) {
       if (!logs) continue
       for (const log of logs.toReversed()) {
         const { total, amount } = claimIn(log)
+        // The total was read from another node, which is ahead of this one.
+        if (found.length === 0 && total < claimed)
+          return unavailable('the node is behind the last claim of the channel')
         if (total <= above) return found
         found.push(log.transactionHash)
         if (total - amount <= above) return found
