@@ -1,5 +1,6 @@
 /** Step 4 of an order that brings an API key: its payment, from a channel of the key (contract, area 23). */
 import type { Engine } from '../engine.ts'
+import { addressKey } from '../http/caller_address.ts'
 import { ApiError } from '../http/errors.ts'
 import { unknownKey } from '../identity/presented_key.ts'
 import { newId } from '../lib/ids.ts'
@@ -16,14 +17,28 @@ export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPay
   if (!apiKey || !chain.apiKeys) return undefined
   const keys = chain.apiKeys
   const paying = await within(clock, engine.settings.timeouts.verifyMs, async (signal) => {
-    if (apiKey.isChild) await checkChild(engine, order, { keys, address: apiKey.address, signal })
-    return await keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal })
+    const isKnown = !apiKey.isChild || (await checkChild(engine, order, { keys, address: apiKey.address, signal }))
+    return isKnown ? await keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal }) : undefined
   }).catch((error: Error) => {
     if (error instanceof ApiError) throw error
     throw replies.cannotVerify(error.message)
   })
-  if (!paying) throw unknownKey()
+  if (!paying) throw await unknown(engine, order)
   return paying
+}
+
+/** Unknown keys of one address in a minute: nobody has so many, and whoever guesses makes storage work. */
+const UNKNOWN_KEYS = { requests: 60, windowMs: 60_000 }
+
+async function unknown({ limits, ports: { clock } }: Engine, { requestContext: { ip } }: Offered): Promise<ApiError> {
+  const now = clock.now()
+  const { granted, resetAt } = await limits.windows.take('unknown keys', addressKey(ip), UNKNOWN_KEYS, now)
+  if (granted) return unknownKey()
+  const seconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
+  return new ApiError('RATE_LIMITED', {
+    message: 'Too many unknown API keys came from this address. Nothing was charged.',
+    headers: { 'retry-after': String(seconds), 'cache-control': 'private, no-store' },
+  })
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Step 1: reads and parses the body of an order. Uses neither the database nor the network. */
 import type { Engine } from '../engine.ts'
 import type { Sold } from '../endpoint/mod.ts'
+import { refuseKeyInBody } from '../identity/presented_key.ts'
 import { paymentHeader } from '../endpoint/request_context.ts'
 import { isForm, parseForm, parseJson, readBody, readRaw, textFields, UNCOUNTED } from '../http/request_body.ts'
 import type { Reply } from '../http/reply.ts'
@@ -28,6 +29,7 @@ export async function read(engine: Engine, incoming: Incoming): Promise<Received
   if (body.length === 0 && isProbe && endpoint.from === 'body') return await discover(engine, incoming)
   const counting = engine.limits.unpaidWork.from(requestContext.ip)
   if (body.length > UNCOUNTED) counting.read(body.length)
+  if (engine.ports.chain.apiKeys) refuseKeyInBody(body)
   const parsed = value()
   const given = parsed instanceof Promise ? await parsed : parsed
   await pauseIfLarge(engine, body)

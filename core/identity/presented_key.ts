@@ -1,7 +1,7 @@
 /** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
 import { ApiError } from '../http/errors.ts'
 import type { ChainKeys, OpenedKey } from '../ports/mod.ts'
-import { KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.ts'
+import { KEY_PATTERN, KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.ts'
 
 /** Headers in which clients send an API key; `Authorization` as a bearer token. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const
@@ -49,6 +49,19 @@ export function refuseKeyInQuery(query: URLSearchParams): void {
       'An API key in the query is refused, because proxies and histories record it. Send it in the header x-goog-api-key or Authorization: Bearer, and replace this key.',
     param: 'key',
   })
+}
+
+/** Refuses a body that contains a key: what a prompt says goes to a vendor, and into the history of a chat. */
+export function refuseKeyInBody(body: string | Uint8Array): void {
+  if (typeof body !== 'string' || !body.includes(KEY_PREFIX)) return
+  for (const [text] of body.matchAll(new RegExp(KEY_PATTERN, 'g'))) {
+    if (readKey(text).kind === 'mistyped') continue
+    throw new ApiError('INVALID_PARAMETER', {
+      message:
+        'The body contains an API key, so it was sent to nobody. Leave it out, and replace this key: send the rest back and make a new one. Nothing was charged.',
+      headers: { 'cache-control': 'private, no-store' },
+    })
+  }
 }
 
 /** The 401 for a key that pays nothing here. Retrying does not help. */

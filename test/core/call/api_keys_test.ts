@@ -147,6 +147,28 @@ describe('a key that does not pay', () => {
   })
 })
 
+test('a body that contains a key is refused before anybody gets it; a mistyped one is text (contract 23.17)', async () => {
+  let orders = 0
+  const subject = await selling(async () => (orders++, wholeAnswer()))
+  const saying = (content: string) => ({ ...SKY, messages: [{ role: 'user', content }] })
+  for (const key of [KEY, keyText(new Uint8Array(32).fill(9), 'live'), keyText(SEED, 'child')]) {
+    const response = await subject.ask(saying(`my key is "${key}", why does it not work?`))
+    const text = await response.text()
+    expect([response.status, text.includes(key), orders]).toEqual([400, false, 0])
+  }
+  expect((await subject.ask(saying(`${KEY.slice(0, -1)}0`))).status).toBe(200)
+})
+
+test('whoever guesses keys is limited by address, parents and children alike (contract 23.3)', async () => {
+  const subject = await selling()
+  const guess = (i: number) => keyText(new Uint8Array(32).fill(100 + i), i % 2 ? 'test' : 'child')
+  const statuses = []
+  for (let i = 0; i < 61; i++) statuses.push((await subject.ask(SKY, { headers: { 'x-api-key': guess(i) } })).status)
+  expect(statuses).toEqual([...Array(60).fill(401), 429])
+  // The owner of a key behind the same address goes on.
+  expect((await subject.ask(SKY)).status).toBe(200)
+})
+
 test('a key is in no log line, record, call or order to a vendor (contract 23.8)', async () => {
   const seen: unknown[] = []
   const memory = memoryStorage()

@@ -1,6 +1,6 @@
 /** Records of child keys: whose cap they spend, what they may buy, and until when (contract 23.14). */
 import type { ChildKey, KeyChannel } from '../../../../../core/ports/mod.ts'
-import type { Json } from '../../../../../core/lib/mod.ts'
+import { boundedMap, type Json, sharedBy } from '../../../../../core/lib/mod.ts'
 import { usdc } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import { childLeft, childName, childOpen } from './child_calls.ts'
@@ -24,14 +24,22 @@ export function childKeys(
 ) {
   const idOf = (address: string) => `${network}/${seller}/${address}`
 
+  /** Guessed keys cost one question to storage each; another process may have made one meanwhile. */
+  const unknownMs = storage.isShared ? 2_000 : 30_000
+  const unknown = sharedBy(storage, 'unknown child keys', () => boundedMap<number>(10_000))
+
   async function find(address: string, now: number): Promise<StoredChild | undefined> {
-    const record = await storage.getRecord(KIND, idOf(address), now)
+    const id = idOf(address)
+    if ((unknown.get(id) ?? 0) > now) return undefined
+    const record = await storage.getRecord(KIND, id, now)
+    if (!record) unknown.set(id, now + unknownMs)
     return record && childIn(record.data)
   }
 
   /** Stores a child before its cap is reserved: a reservation that nobody knows would hold money for its whole life. */
   async function add(child: StoredChild, now: number): Promise<boolean> {
     const data = { version: 1, data: child } as unknown as Json
+    unknown.delete(idOf(child.address))
     const record = { kind: KIND, id: idOf(child.address), owner: idOf(child.lender), data }
     return await storage.putRecord({ ...record, expiresAt: child.until + ENDED_MS }, now)
   }

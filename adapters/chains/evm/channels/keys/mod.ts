@@ -65,6 +65,8 @@ type Depositing = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signatur
 
 /** Each is in the record of its channel. */
 const MAX_CHILDREN = 16
+/** Children that have ended count, so that a key fills no database. */
+const MAX_LISTED = 100
 
 /** A key that was opened, with its signer. */
 type Opened = OpenedKey & { readonly signer: KeySigner }
@@ -213,18 +215,22 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     if (childrenIn(state, at.now).length >= MAX_CHILDREN)
       return refusedChannel('PAYMENT_INVALID', 'children', `a key has at most ${MAX_CHILDREN} children at once`)
     const { channelId, config: channel } = state
+    const listed = await children.list(lower(key.address), { now: at.now, limit: MAX_LISTED })
+    if (listed.length >= MAX_LISTED)
+      return refusedChannel(
+        'PAYMENT_INVALID',
+        'children',
+        `a key has made ${MAX_LISTED} children; ended ones are forgotten after thirty days`,
+      )
     const lent = { ...lending, address: lower(lending.address), lender: lower(key.address), channelId }
     const child: StoredChild = { ...lent, cap: String(lending.cap) }
-    if (!(await children.add(child, at.now))) return unavailable('a child key of this address exists')
-    const call = {
-      channelId,
-      config: channel,
-      name: childName(child.address),
-      price: lending.cap,
-      until: lending.until,
-    }
+    const name = childName(child.address)
+    const cap = { channelId, config: channel, name, price: lending.cap, until: lending.until, isLate: false }
     const { signer } = key as Opened
-    const reserved = await calls.secure({ ...call, isLate: false, signer }, at)
+    const verdict = await calls.verify({ ...cap, signer }, at)
+    if (verdict.kind !== 'valid') return verdict
+    if (!(await children.add(child, at.now))) return unavailable('a child key of this address exists')
+    const reserved = await calls.secure({ ...cap, signer }, at)
     if (reserved.kind !== 'secured') return reserved
     return { kind: 'lent', child: childOfState(child, await states.get(channelId, at.now), at.now) }
   }
@@ -251,7 +257,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
       return child && (await withState(child, now))
     },
     async children(address, { now }) {
-      const found = await children.list(lower(address), { now, limit: 100 })
+      const found = await children.list(lower(address), { now, limit: MAX_LISTED })
       return await Promise.all(found.map((child) => withState(child, now)))
     },
     async revoke(lender, address, { now }) {
