@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { readConfig, type Config } from '../config/mod.ts'
 import type { PayingAccount } from '../wiring/accounts.ts'
-import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
+import { type Command, CommandError, type Io, overridden, readOptions, UsageError } from './command.ts'
 import { newKey, refuseExisting, writeSecret } from './lib/new_key.ts'
 
 const options = {
@@ -12,6 +12,7 @@ const options = {
   network: { type: 'string' },
   out: { type: 'string' },
   name: { type: 'string' },
+  'from-block': { type: 'string' },
 } as const
 
 export const command: Command = {
@@ -22,24 +23,33 @@ with their balances. Or writes a new key into a file that only you can read. No 
 
 Usage: farebox keys [--config FILE] [--offline] [--json]
        farebox keys new --out FILE [--network evm|solana] [--name VARIABLE]
+       farebox keys recover --from-block N [--network ID] [--config FILE]
+
+recover is for the loss of the database: it finds the channels of buyers' API keys in the logs of the chain, so that
+these keys work again. What was charged and not claimed is lost; child keys end, and their money is their parents'.
 
 Options:
   --config FILE    the configuration file (FAREBOX_CONFIG; default: farebox.toml)
   --offline        do not read balances
   --json           print one JSON object: accounts (gateway, role, network, address, balance, unit, problem), poll_keys
   --out FILE       new: the file to write, which must not exist
-  --network KIND   new: evm or solana (default: evm)
+  --network KIND   new: evm or solana (default: evm); recover: one network, such as eip155:8453 (default: all)
+  --from-block N   recover: the block before the first deposit of a key
   --name VARIABLE  new: the variable in the file (default: RELAYER_KEY, or FEE_PAYER_KEY on Solana)
 
 Exit codes: 0 done, 1 an account cannot pay for settlements or a file cannot be written, 2 wrong usage.
 
 Examples:
   farebox keys
-  farebox keys new --out relayer2.env --name RELAYER_KEY_2`,
+  farebox keys new --out relayer2.env --name RELAYER_KEY_2
+  farebox keys recover --from-block 38000000`,
   async run(args, io) {
     const { values, positionals } = readOptions(args, options, 1)
     const [verb] = positionals
-    if (verb !== undefined && verb !== 'new') throw new UsageError(`keys takes new, or nothing; not ${verb}`)
+    if (verb !== undefined && verb !== 'new' && verb !== 'recover')
+      throw new UsageError(`keys takes new, recover, or nothing; not ${verb}`)
+    if (verb === 'recover') return await recover(values, io)
+    if (values['from-block'] !== undefined) throw new UsageError('--from-block goes with farebox keys recover')
     if (verb === 'new') {
       io.out(await create(values))
       io.err(
@@ -65,6 +75,24 @@ Examples:
     }
     return accounts.some(({ problem }) => problem !== undefined) ? 1 : 0
   },
+}
+
+async function recover(
+  { config, network, 'from-block': from }: { config?: string; network?: string; 'from-block'?: string },
+  io: Io,
+): Promise<number> {
+  if (from === undefined || !/^\d{1,12}$/.test(from))
+    throw new UsageError('recover needs --from-block N: the number of the block before the first deposit of a key')
+  const read = readConfig(overridden(io.env, { FAREBOX_CONFIG: config }))
+  if (!read.ok) throw new CommandError(read.mistakes.join('\n'))
+  const { recoverKeys } = await import('../wiring/key_recovery.ts')
+  const found = await recoverKeys(read.config, { fromBlock: Number(from), network }).catch((error: Error) => {
+    throw new CommandError(error.message)
+  })
+  if (found.length === 0) throw new CommandError('No network of the configuration takes API keys.')
+  for (const each of found)
+    io.out(`${each.network}  ${each.channels} channels of keys written, up to block ${each.toBlock}`)
+  return 0
 }
 
 async function create({
