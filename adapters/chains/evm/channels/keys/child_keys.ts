@@ -1,6 +1,6 @@
 /** Records of child keys: whose cap they spend, what they may buy, and until when (contract 23.14). */
 import type { ChildKey, KeyChannel } from '../../../../../core/ports/mod.ts'
-import { boundedMap, type Json, sharedBy } from '../../../../../core/lib/mod.ts'
+import { boundedMap, type Json, oncePer } from '../../../../../core/lib/mod.ts'
 import { usdc } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import { childLeft, childName, childOpen } from './child_calls.ts'
@@ -18,6 +18,9 @@ export type StoredChild = Pick<ChildKey, 'address' | 'name' | 'models' | 'perMin
   readonly cap: string
 }
 
+/** Addresses without a child, which all gateways over a storage remember, and until when. */
+const unknownOf = oncePer(() => boundedMap<number>(10_000))
+
 export function childKeys(
   storage: ChannelStorage,
   { network, seller }: { readonly network: string; readonly seller: Hex },
@@ -26,7 +29,7 @@ export function childKeys(
 
   /** Guessed keys cost one question to storage each; another process may have made one meanwhile. */
   const unknownMs = storage.isShared ? 2_000 : 30_000
-  const unknown = sharedBy(storage, 'unknown child keys', () => boundedMap<number>(10_000))
+  const unknown = unknownOf(storage)
 
   async function find(address: string, now: number): Promise<StoredChild | undefined> {
     const id = idOf(address)
