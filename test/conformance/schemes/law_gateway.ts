@@ -100,7 +100,8 @@ export async function lawGateway(factory: SchemeFactory): Promise<LawGateway> {
   async function send(method: string, path: string, { body, payment, ip = '192.0.2.1' }: Sending): Promise<Answer> {
     const headers = {
       ...(body && { 'content-type': 'application/json' }),
-      ...(payment && { 'payment-signature': encodePayment(payment) }),
+      ...(payment &&
+        (scheme.mpp ? { authorization: scheme.mpp.header(payment) } : { 'payment-signature': encodePayment(payment) })),
     }
     const request = new Request(ORIGIN + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
     const response = await gateway.fetch(request, { ip })
@@ -111,7 +112,8 @@ export async function lawGateway(factory: SchemeFactory): Promise<LawGateway> {
   const offers = async (body: object) => {
     const quoted = await send('POST', COMPLETIONS, { body })
     if (!Array.isArray(quoted.body.accepts)) throw new Error(`no offers: ${quoted.status} ${quoted.text}`)
-    return quoted.body.accepts as readonly Offer[]
+    const accepts = quoted.body.accepts as readonly Offer[]
+    return scheme.mpp ? scheme.mpp.read(accepts, quoted.headers) : accepts
   }
   return {
     scheme,

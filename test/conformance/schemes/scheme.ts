@@ -1,8 +1,9 @@
 /** The table of schemes: every way to pay by every promise. A way that can be configured needs a row to build. */
 import type { Chain, Clock, Offer, Payment, Storage } from '../../../core/mod.ts'
-import type { WayToPay } from '../../../server/config/payment_methods.ts'
+import type { WayToPay as Configured } from '../../../server/config/payment_methods.ts'
 
-export type { WayToPay }
+/** MPP is no setting of a network: it comes with `exact` on EVM. */
+export type WayToPay = Configured | 'evm/charge'
 
 /** What is promised of every way to pay. The tests of `promises.ts` have these names. */
 export const PROMISES = {
@@ -64,6 +65,11 @@ export type Scheme = {
   buyer(calls: number, price: bigint): Promise<Buyer>
   /** Payments in the name of a wallet by a stranger who has none of its keys, but money and everything public. */
   forged(victim: string, offers: readonly Offer[]): Promise<readonly Payment[]>
+  /** What a client sends of a 402 it has read, if not a payment of x402. */
+  readonly mpp?: {
+    read(offers: readonly Offer[], headers: Headers): readonly Offer[]
+    header(payment: Payment): string
+  }
   /** What the seller has: in its own account, and in contracts that pay nobody else without its word. */
   received(): Promise<bigint>
   /** The node, or the service that settles, does not answer; or does again. */

@@ -16,6 +16,7 @@ beforeAll(async () => {
 afterAll(() => node.stop())
 
 runRow('evm/exact', memoryScheme('evm/exact'), 'in memory')
+runRow('evm/charge', memoryScheme('evm/charge'), 'in memory')
 runRow('evm/upto', memoryScheme('evm/upto'), 'in memory')
 runRow('batched', batchedScheme)
 runRow(

@@ -35,6 +35,11 @@ export const TABLE: Table = {
     gas: run,
     refunds: reason(NO_DEPOSIT),
   },
+  'evm/charge': {
+    ...everywhere,
+    gas: reason('its authorization is settled by the code of exact, whose row is run on a node'),
+    refunds: reason(NO_DEPOSIT),
+  },
   'evm/upto': {
     ...everywhere,
     gas: run,

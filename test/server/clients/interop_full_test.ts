@@ -296,7 +296,7 @@ function expectRefused(answer: Answer, code: string): void {
   const { headers, body } = answer
   const required = headers.get('payment-required')
   const exact = headers.get('x-payment-required')
-  expect(headers.get('www-authenticate')).toBe(`X402 requirements=${exact}`)
+  expect(headers.get('www-authenticate')).toEndWith(`, X402 requirements=${exact}`)
   expect(headers.get('cache-control')).toContain('no-store')
   const challenge = decodeHeader(required)
   expect(challenge).toMatchObject({ x402Version: 2, resource: { url: running.url + GENERATIONS } })
