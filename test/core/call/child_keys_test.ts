@@ -1,5 +1,6 @@
 /** Child keys: what they may spend and buy, and that the deposit covers all of them together. */
 import { describe, expect, test } from 'bun:test'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import { KEY_PATTERN } from '../../../core/x402/api_key.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { door, FOX, GENERATIONS } from '../../kit.ts'
@@ -75,6 +76,25 @@ describe('a child key', () => {
     const channel = await subject.channel()
     expect(channel).toMatchObject({ charged: CHARGE * 12n, reserved: 12_000n - CHARGE * 6n })
     expect((await subject.calls()).reduce((sum, { charge }) => sum + (charge ?? 0n), 0n)).toBe(CHARGE * 12n)
+  })
+
+  test('spends no more than its cap over two replicas, and every charge is kept (contract 23.14)', async () => {
+    const memory = memoryStorage()
+    const ready = door()
+    const script = async () => (await ready.passed, wholeAnswer())
+    const at = { balance: QUOTE * 20n }
+    const first = await selling(script, { ...at, storage: { ...memory, isShared: true } })
+    const second = await selling(script, { ...at, storage: { ...memory, isShared: true } })
+    const { key } = await lend(first, { cap: '0.02' })
+    let refused = 0
+    const all = Array.from({ length: 32 }, async (_, i) => {
+      const response = await (i % 2 ? first : second).ask(SKY, as(key))
+      if (response.status === 402 && ++refused === 22) ready.open()
+      return response.status
+    })
+    expect((await Promise.all(all)).filter((status) => status === 200)).toHaveLength(10)
+    expect(await second.channel()).toMatchObject({ charged: CHARGE * 10n, reserved: 20_000n - CHARGE * 10n })
+    expect((await first.calls()).reduce((sum, { charge }) => sum + (charge ?? 0n), 0n)).toBe(CHARGE * 10n)
   })
 
   test('buys the models of its list, as often a minute as its parent says, until it ends (contract 23.15)', async () => {
