@@ -31,6 +31,8 @@ export type AppOptions = {
   readonly gateways: readonly GatewayHost[]
   readonly log: ServerLog
   readonly publicOrigin?: string | undefined
+  /** How pages write the command `farebox`. */
+  readonly buyerCommand?: string
   readonly trustedProxies?: readonly string[]
   /** Called when a request of this peer has started; the returned function is called when its response begins. */
   readonly track?: (peer: Address) => (reply: { readonly isStream: boolean }) => void
@@ -54,6 +56,7 @@ export function app({
   gateways,
   log,
   publicOrigin,
+  buyerCommand,
   trustedProxies = [],
   track,
   isClosing,
@@ -71,7 +74,7 @@ export function app({
   const addressOf = addressReader({ publicOrigin, trustedProxies, log, parsed })
   const headersFor = corsHeaders()
   const toolsOf = toolsByGateway()
-  const pages = webPages()
+  const pages = webPages(defined({ command: buyerCommand }))
   const compressed = documentCompression()
   const ownReply = ownRoutes({ ...defined({ devnet, isKeyed, metrics, operator }), attempts, pages })
 

@@ -87,6 +87,7 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
     track,
     isClosing: () => isClosing,
     trustedProxies,
+    buyerCommand: config.buyer_command,
     attempts,
     ...devnetOption,
     ...metricsOption,

@@ -61,6 +61,15 @@ export const sections = {
       Type.String({ pattern: '^(https?://\\S+|[^\\s@:/]+@[^\\s@:/]+)$', maxLength: 200 }),
       { usual: 'the docs page of the gateway', env: 'OPERATOR_CONTACT' },
     ),
+    buyer_command: setting(
+      'How the pages for buyers start the command `farebox`, such as `/opt/farebox/farebox`. No package of that name is published: a line that installs one would run the program of a stranger.',
+      Type.String({
+        pattern: '^[\\w@%+=:,./-]+( [\\w@%+=:,./-]+)*$',
+        maxLength: 200,
+        words: 'words of letters, digits and @%+=:,./- with one space between them',
+      }),
+      { usual: '`farebox`, the executable; from a checkout on devnet `npx -y bun@1.4.4 run farebox`' },
+    ),
     trusted_proxies: setting(
       'Addresses and CIDR ranges of reverse proxies, such as `10.0.0.0/8`. `X-Forwarded-For`, `-Host` and `-Proto` count only from these.',
       Type.Array(Type.String({ minLength: 2 })),

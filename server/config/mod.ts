@@ -11,6 +11,7 @@ import type { CatalogRow, Jwk, Retention } from '../../core/mod.ts'
 import { DEFAULT_DIR, DEVNET_DIR, File, readSettings, type Settings, settings, variables } from './file.ts'
 import { type Position, positionOf, positionsIn } from './errors/positions.ts'
 import { type GatewayConfig, resolveGateways } from './gateways.ts'
+import { defaultBuyerCommand } from './buyer_command.ts'
 import { type ServedChat, resolveChat } from './chat.ts'
 import { type Environment, filled, isFile, secretsFromFiles } from './settings.ts'
 import { fromEnvironment } from './makers.ts'
@@ -54,6 +55,7 @@ type Derived = Services & {
   readonly telemetry: TelemetryConfig | undefined
   readonly body_memory_bytes: number
   readonly drain_grace_seconds: number
+  readonly buyer_command: string
   /** Empty for devnet, the embedded local system. */
   readonly gateways: readonly GatewayConfig[]
   /** Where a devnet keeps its chain and its keys; undefined where it keeps nothing. */
@@ -272,6 +274,7 @@ function resolve(file: Settings, env: Environment): ConfigResult {
       ...ownSettings(file),
       body_memory_bytes: body_memory_bytes ?? 8 * max_upload_bytes,
       drain_grace_seconds: file.drain_grace_seconds ?? (isDevnet ? 0 : 5),
+      buyer_command: file.buyer_command ?? defaultBuyerCommand(isDevnet),
       database,
       objects: objectsOf(objects, env),
       archive: file.retention.archive_days === undefined ? undefined : objectsOf(archive, env),

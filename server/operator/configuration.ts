@@ -17,6 +17,7 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       port: config.port,
       public_origin: config.public_origin,
       contact: config.contact,
+      buyer_command: config.buyer_command,
       log_level: config.log_level,
       trusted_proxies: config.trusted_proxies ?? [],
       products: config.products,

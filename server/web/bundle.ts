@@ -48,6 +48,9 @@ export const PAGES: readonly Page[] = [
 /** A finished file. `path` is what it is served at; `body` is text. */
 export type WebFile = { readonly path: string; readonly type: string; readonly body: string }
 
+/** Stands in a document for the setting `buyer_command`, which a build does not know. */
+export const COMMAND_MARK = '{{buyer_command}}'
+
 /** Where scripts and styles are served. Their names contain a hash of what is in them. */
 export const ASSETS = '/web/'
 
@@ -133,6 +136,7 @@ function shell(
 <meta name="color-scheme" content="light dark">
 <title>${title}</title>
 <meta name="description" content="${about}">
+<meta name="farebox-command" content="${COMMAND_MARK}">
 <link rel="icon" href="/favicon.ico">
 ${styles.map((path) => `<link rel="stylesheet" href="${path}">`).join('\n')}
 <script type="module" src="${script}"></script>

@@ -4,7 +4,8 @@
  */
 import type { Reply } from '../../core/mod.ts'
 import { isBrowser } from '../../core/http/mod.ts'
-import { ASSETS, PAGES, POLICY, type WebFile } from './bundle.ts'
+import { EXECUTABLE } from '../config/buyer_command.ts'
+import { ASSETS, COMMAND_MARK, PAGES, POLICY, type WebFile } from './bundle.ts'
 import { webFiles } from './files.ts'
 import manifest from '../../package.json' with { type: 'json' }
 
@@ -39,12 +40,18 @@ const PATHS: ReadonlySet<string> = new Set(PAGES.filter(({ isForOperator }) => !
 /** Whether this path belongs to the pages. */
 export const isPage = (path: string): boolean => PATHS.has(path) || path.startsWith(ASSETS)
 
+type PagesOptions = {
+  readonly load?: () => Promise<readonly WebFile[]>
+  /** How a page writes the command `farebox`. */
+  readonly command?: string
+}
+
 /** The pages, from files that are made or read at the first request. */
-export function webPages(load: () => Promise<readonly WebFile[]> = webFiles): WebPages {
+export function webPages({ load = webFiles, command = EXECUTABLE }: PagesOptions = {}): WebPages {
   let files: Promise<ReadonlyMap<string, Served>> | undefined
 
   async function serve(request: Request, path: string): Promise<Reply> {
-    files ??= load().then(prepared)
+    files ??= load().then((made) => prepared(made, command))
     const file = (await files).get(path)
     if (!file) return { status: 404, headers: { ...COMMON, 'content-type': 'text/plain' }, body: 'Not found' }
     const { type, etag, plain, gzip } = file
@@ -72,10 +79,11 @@ export function webPages(load: () => Promise<readonly WebFile[]> = webFiles): We
   return Object.assign(page, { payable, console: (request: Request) => serve(request, '/console') })
 }
 
-async function prepared(files: readonly WebFile[]): Promise<ReadonlyMap<string, Served>> {
+async function prepared(files: readonly WebFile[], command: string): Promise<ReadonlyMap<string, Served>> {
   return new Map(
     files.map(({ path, type, body }) => {
-      const plain = new TextEncoder().encode(body)
+      const text = type === HTML ? body.replace(COMMAND_MARK, () => Bun.escapeHTML(command)) : body
+      const plain = new TextEncoder().encode(text)
       const etag = `"${new Bun.CryptoHasher('sha256').update(plain).digest('hex').slice(0, 16)}"`
       return [path, { type, etag, plain, gzip: Bun.gzipSync(plain) }] as const
     }),

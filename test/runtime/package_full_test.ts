@@ -183,7 +183,7 @@ test('the program that embeds Farebox in the README sells a picture as it is pri
   }
 }, 300_000)
 
-test('npx farebox starts the devnet under Node, sells a chat to @x402/fetch, and ends with SIGTERM', async () => {
+test('the command of the package starts the devnet under Node, sells a chat to @x402/fetch, and ends with SIGTERM', async () => {
   const { dir } = installed
   const node = Bun.which('node') ?? ''
   const launcher = Bun.spawn(['npx', '--no-install', 'farebox', 'devnet', '--data', join(dir, 'data')], {

@@ -9,7 +9,7 @@ let files: readonly WebFile[]
 let pages: ReturnType<typeof webPages>
 beforeAll(async () => {
   files = (await bundle()).files
-  pages = webPages(() => Promise.resolve(files))
+  pages = webPages({ load: () => Promise.resolve(files), command: '/opt/farebox/farebox' })
 })
 
 const get = async (path: string, headers: Record<string, string> = BROWSER, method = 'GET') =>
@@ -22,6 +22,7 @@ describe('a page', () => {
       const html = new TextDecoder().decode(body as Uint8Array)
       expect(status).toBe(200)
       expect(html).toContain(`<title>${title}</title>`)
+      expect(html).toContain('<meta name="farebox-command" content="/opt/farebox/farebox">')
       expect(html).not.toMatch(/<script(?![^>]* src="\/web\/)|<style|style=|https?:\/\//)
       expect(headers['content-security-policy']).toContain("default-src 'none'; script-src 'self'; style-src 'self'")
     }

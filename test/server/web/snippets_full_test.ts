@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Model } from '../../../server/web/pages/lib/api.ts'
 import { exampleOf } from '../../../server/web/pages/front/examples.ts'
 import { type Snippet, snippetsOf } from '../../../server/web/pages/lib/snippets.ts'
+import { CHECKOUT_COMMAND } from '../../../server/config/buyer_command.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
@@ -30,7 +31,11 @@ function snippet(id: string, category: string, { name, chain }: { name: string; 
     pricing: {},
   } satisfies Model
   const isSolana = chain.name === 'solana'
-  const all: readonly Snippet[] = snippetsOf(exampleOf(model), { origin: chain.base_url, isSolana })
+  const all: readonly Snippet[] = snippetsOf(exampleOf(model), {
+    origin: chain.base_url,
+    isSolana,
+    command: CHECKOUT_COMMAND,
+  })
   return all.find(([title]) => title === name)?.[1] ?? ''
 }
 
@@ -71,7 +76,14 @@ describe('the code on the pages', () => {
     for (const name of ['OpenAI SDK', 'Anthropic SDK'])
       expect(await run(snippet('farebox/echo', 'chat', { name, chain }), chain)).toContain('sky')
     const body = { model: 'farebox/echo', messages: [{ role: 'user', content: 'a stream' }], stream: true }
-    const [first] = snippetsOf({ path: '/api/v1/chat/completions', body }, { origin: chain.base_url, isSolana: false })
+    const [first] = snippetsOf(
+      { path: '/api/v1/chat/completions', body },
+      {
+        origin: chain.base_url,
+        isSolana: false,
+        command: CHECKOUT_COMMAND,
+      },
+    )
     expect(await run(first?.[1] ?? '', chain)).toContain('a stream')
   })
 

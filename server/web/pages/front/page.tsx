@@ -6,6 +6,7 @@ import { CodeTabs } from '../lib/code_block.tsx'
 import { Layout } from '../lib/layout.tsx'
 import { networkName } from '../lib/networks.ts'
 import { cheapest, type Kind, KINDS, kindOf } from '../lib/prices.ts'
+import { buyerCommand } from '../lib/command.ts'
 import { snippetsOf } from '../lib/snippets.ts'
 import { exampleOf } from './examples.ts'
 import { Exchange } from './exchange.tsx'
@@ -114,7 +115,7 @@ type Buying = {
 }
 
 function Buy({ models, model, network, onChoose }: Buying) {
-  const at = { origin: location.origin, isSolana: network.startsWith('solana') }
+  const at = { origin: location.origin, isSolana: network.startsWith('solana'), command: buyerCommand() }
   return (
     <section aria-labelledby="buy">
       <h2 id="buy">Buy from code</h2>

@@ -64,12 +64,14 @@ const collect = (origin: string) => `while (reply.status === 202) {
 /** The snippets for a request. Those of the SDKs come only with a chat, which is what they speak. */
 export function snippetsOf(
   { method = 'POST', path, body: ordered = {} }: Example,
-  { origin, isSolana }: { readonly origin: string; readonly isSolana: boolean },
+  { origin, isSolana, command }: { readonly origin: string; readonly isSolana: boolean; readonly command: string },
 ): readonly Snippet[] {
   const packages = isSolana ? '@solana/kit @x402/fetch @x402/svm' : '@x402/evm @x402/fetch viem'
   const installed = (sdk: string, imported: string) => `// npm install ${sdk} ${packages}\n${imported}`
   const paying = isSolana ? payingSolanaFetch(origin) : payingFetch
   const python = isSolana ? payingSolanaPython : payingPython
+  // A client of MCP starts it in a folder of its own.
+  const [program = '', ...words] = command.replace(/ run farebox$/, ' run --cwd /path/to/checkout farebox').split(' ')
   if (method === 'GET')
     return [
       [
@@ -138,14 +140,14 @@ print(reply.json())`,
       `{
   "mcpServers": {
     "farebox": {
-      "command": "npx",
-      "args": ["farebox", "mcp", "--url", "${origin}"],
+      "command": "${program}",
+      "args": ${JSON.stringify([...words, 'mcp', '--url', origin])},
       "env": { "FAREBOX_BUYER_KEY": "0x…" }
     }
   }
 }`,
     ],
-    ...boughtByCommand({ path, body }, origin),
+    ...boughtByCommand({ path, body }, { origin, command }),
   ]
 }
 
@@ -164,13 +166,16 @@ type Fields = {
   readonly messages?: readonly { readonly content?: unknown }[]
 }
 
-function boughtByCommand({ path, body }: Example, origin: string): readonly Snippet[] {
+function boughtByCommand(
+  { path, body }: Example,
+  { origin, command }: { readonly origin: string; readonly command: string },
+): readonly Snippet[] {
   const [product, textOf] = COMMANDS[path] ?? []
   const text = textOf?.(body as Fields)
   if (product === undefined || typeof text !== 'string') return []
   const { model } = body as Fields
   const quoted = `'${text.replaceAll("'", "'\\''")}'`
-  return [['farebox buy', `npx farebox buy ${product} ${quoted} --model ${model} --url ${origin}`]]
+  return [['farebox buy', `${command} buy ${product} ${quoted} --model ${model} --url ${origin}`]]
 }
 
 /** JSON as a Python literal. */

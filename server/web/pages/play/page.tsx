@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { getJson, type Model, type PriceList } from '../lib/api.ts'
 import { CodeTabs } from '../lib/code_block.tsx'
 import { Layout } from '../lib/layout.tsx'
+import { buyerCommand } from '../lib/command.ts'
 import { snippetsOf } from '../lib/snippets.ts'
 import { type Demand, usdc } from '../lib/x402.ts'
 import { devnet } from '../wallets/devnet.ts'
@@ -135,7 +136,11 @@ function Playground() {
         <section aria-labelledby="code">
           <h2 id="code">The same in code</h2>
           <CodeTabs
-            tabs={snippetsOf(order, { origin: location.origin, isSolana: shop.prices.network.startsWith('solana') })}
+            tabs={snippetsOf(order, {
+              origin: location.origin,
+              isSolana: shop.prices.network.startsWith('solana'),
+              command: buyerCommand(),
+            })}
             label="Language"
           />
         </section>
