@@ -116,18 +116,18 @@ describe('no package name that is not ours', () => {
     }))
     for (const command of [CHECKOUT_COMMAND, '/opt/farebox/farebox'])
       for (const isSolana of [false, true]) {
-        const shown: readonly Snippet[] = orders.flatMap((order) =>
+        const listed: readonly Snippet[] = orders.flatMap((order) =>
           snippetsOf(order, { origin: 'https://ai.example.com', isSolana, command }),
         )
-        for (const [, code] of shown) {
+        for (const [, code] of listed) {
           expect(strangersIn(code)).toEqual([])
           expect(installedIn(code).filter((name) => !PACKAGES.has(name))).toEqual([])
         }
         const [program] = command.split(' ')
-        const mcp = JSON.parse(shown.find(([name]) => name === 'MCP')?.[1] ?? '').mcpServers.farebox
+        const mcp = JSON.parse(listed.find(([name]) => name === 'MCP')?.[1] ?? '').mcpServers.farebox
         expect(mcp.command).toBe(program)
         expect(mcp.args.slice(-3)).toEqual(['mcp', '--url', 'https://ai.example.com'])
-        expect(shown.find(([name]) => name === 'farebox buy')?.[1]).toStartWith(`${command} buy chat `)
+        expect(listed.find(([name]) => name === 'farebox buy')?.[1]).toStartWith(`${command} buy chat `)
       }
   })
 })

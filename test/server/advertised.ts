@@ -18,6 +18,9 @@ batched = { url = "${NOBODY}" }
 export const devnetGateway = (): Kit => gatewayWith('', {}, true)
 /** A gateway for real money with the key of one vendor, and nothing else. */
 export const oneVendorGateway = (): Kit => gatewayWith(REAL, { OPENAI_API_KEY: 'sk-none' }, false)
+/** The same with the keys of two. */
+export const twoVendorGateway = (): Kit =>
+  gatewayWith(REAL, { OPENAI_API_KEY: 'sk-none', GEMINI_API_KEY: 'none' }, false)
 
 function gatewayWith(toml: string, env: Environment, isDevnet: boolean): Kit {
   const read = parseConfig(`object_store = "memory:"\ndatabase_url = "memory:"\n${toml}`, env)

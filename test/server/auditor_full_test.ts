@@ -4,13 +4,15 @@ import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Kit } from '../kit.ts'
 import { PROGRAMS } from '../programs/mod.ts'
-import { devnetGateway, oneVendorGateway } from './advertised.ts'
+import { devnetGateway, oneVendorGateway, twoVendorGateway } from './advertised.ts'
+import { gatewayProcesses } from './gateway_process.ts'
 
 /** `@agentcash/discovery` stands in test/programs, which the type checker does not know. */
 const auditor = (await import(Bun.resolveSync('@agentcash/discovery', dirname(fileURLToPath(PROGRAMS))))) as any
 
 type Warning = { readonly code: string; readonly severity: string }
 
+const processes = gatewayProcesses()
 const listening: { stop(now: boolean): unknown }[] = []
 afterAll(() => {
   for (const server of listening) server.stop(true)
@@ -64,4 +66,25 @@ describe('the auditor @agentcash/discovery', () => {
     expect(warnings.map(({ code, severity }: Warning) => [severity, code])).toEqual([['warn', 'L2_ROUTE_COUNT_HIGH']])
     expect(paid).toBeGreaterThan(40)
   })
+
+  test('finds no error at a gateway with two vendors (contract 19.16)', async () => {
+    const { paid, warnings } = await audit(serve(twoVendorGateway()))
+    expect(errorsIn(warnings)).toEqual([])
+    expect(paid).toBeGreaterThan(4)
+  })
+
+  test('finds no error at the gateways of a devnet process, on an EVM chain with several offers, Solana and nano', async () => {
+    const url = await processes.start(processes.dir(), { FREE_PER_MINUTE: '1000000', FREE_PER_HOUR: '1000000' }).url
+    const { gateways } = (await (await fetch(`${url}/devnet`)).json()) as {
+      readonly gateways: readonly { readonly name: string; readonly base_url: string }[]
+    }
+    expect(gateways.map(({ name }) => name)).toEqual(['devnet', 'solana', 'nano', 'testnet'])
+    for (const { name, base_url: origin } of gateways) {
+      const { paid, warnings } = await audit(origin)
+      expect([name, ...errorsIn(warnings)]).toEqual([name])
+      expect(paid).toBeGreaterThan(40)
+    }
+  }, 120_000)
 })
+
+const errorsIn = (warnings: readonly Warning[]) => warnings.filter(({ severity }) => severity === 'error')
