@@ -7,7 +7,7 @@ import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'
 import { JOB_RETENTION } from '../endpoint/sale.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import type { Call, Ports, RecordStorage } from '../ports/mod.ts'
-import { archiveLedger, type ArchiveStore } from './reports/ledger_archive.ts'
+import type { ArchiveStore } from './reports/ledger_archive.ts'
 
 /** Lifetimes in milliseconds. Without one, data is kept forever. */
 export type Retention = {
@@ -26,6 +26,9 @@ export type Retention = {
 }
 
 const DAY_MS = 86_400_000
+
+/** Retention of the row of a second authorization. The request that brought it finds it by this row. */
+export const SECONDARY_RETENTION_MS = 30 * DAY_MS
 
 /**
  * How long things are kept where a gateway says nothing else.
@@ -117,8 +120,10 @@ export async function pruneExpired(ports: Pruning, { ledgerMs, archiveMs, mediaM
   await storage.prune(clock.now())
   // Before the ledger: its rows say which media is paid for.
   await sweepMedia(ports, mediaMs)
-  if (archive && archiveMs !== undefined)
+  if (archive && archiveMs !== undefined) {
+    const { archiveLedger } = await import('./reports/ledger_archive.ts')
     await archiveLedger({ storage, clock, store: archive }, { archiveMs, ...(mayGoOn && { mayGoOn }) })
+  }
   if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
 }
 

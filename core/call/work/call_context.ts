@@ -5,7 +5,6 @@ import type { Engine } from '../../engine.ts'
 import { addressKey } from '../../http/caller_address.ts'
 import { windowSpent } from '../../http/rate_limit.ts'
 import { fingerprint } from '../../lib/ids.ts'
-import { paySecondary } from '../../payment/settlement/secondary_payment.ts'
 import type { OpenedCall } from './opened_call.ts'
 
 export function callContext(engine: Engine, { call, requestContext }: OpenedCall, signal: AbortSignal): CallContext {
@@ -20,7 +19,10 @@ export function callContext(engine: Engine, { call, requestContext }: OpenedCall
     records: ports.storage,
     secretName: (prefix) => pollUrls.secretName(call.id, prefix),
     pollUrl: async (id) => anyCallUrl(id, { key: await pollUrls.keyOf(id), basePath }),
-    secondaryPayment: (payment, to) => paySecondary(engine, call, { ...to, payment, signal }),
+    async secondaryPayment(payment, to) {
+      const { paySecondary } = await import('../../payment/settlement/secondary_payment.ts')
+      return await paySecondary(engine, call, { ...to, payment, signal })
+    },
     async permit(name, { address, wallet }) {
       const now = ports.clock.now()
       for (const [caller, window] of [

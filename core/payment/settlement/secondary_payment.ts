@@ -7,6 +7,7 @@ import { abandon, failIfOverdue } from './fail.ts'
 import { meaningOf, reasonOf } from '../outcome.ts'
 import type { SettleContext } from './context.ts'
 import { settleCall } from './settle.ts'
+import { SECONDARY_RETENTION_MS } from '../retention.ts'
 import { noteUnpaidCall, unpaidCallOf } from '../unpaid/unpaid_calls.ts'
 import { capOf, overText } from '../ledger/exposure.ts'
 import { ApiError } from '../../http/errors.ts'
@@ -24,8 +25,6 @@ import type { To, Used, Refused, SecondaryPayment } from '../../endpoint/call_co
 
 /** Interval between checks of an unknown outcome. */
 const RETRY_EVERY_MS = 3_000
-/** Retention of its row, beside the ledger's. The request that brought it finds it by this row. */
-export const SECONDARY_RETENTION_MS = 30 * 24 * 3_600_000
 /** The call that a settled or pending second authorization belongs to now, when that is no longer the original one. */
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
