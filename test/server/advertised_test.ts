@@ -97,7 +97,8 @@ for (const [name, open] of Object.entries(GATEWAYS)) {
         if (!paid) continue
         const { protocols, price } = paid
         const amounts = price.mode === 'fixed' ? [price.amount] : [price.min, price.max]
-        expect([id, protocols, price.currency]).toEqual([id, [{ x402: {} }], 'USD'])
+        const mpp = { method: 'evm', intent: 'charge', currency: expect.stringMatching(/^0x[0-9a-fA-F]{40}$/) }
+        expect([id, protocols, price.currency]).toEqual([id, [{ x402: {} }, { mpp }], 'USD'])
         expect([id, amounts.every((amount: unknown) => /^\d+\.\d{6}$/.test(String(amount)))]).toEqual([id, true])
         expect([id, node.requestBody !== undefined || node.parameters.length > 0]).toEqual([id, true])
         expect([id, typeof node.responses[200].content['application/json'].schema]).toEqual([id, 'object'])

@@ -18,11 +18,7 @@ const DELETIONS = [
 
 /** By file: a part of the line, why it may, and how many such lines there are if more than one. */
 const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason: string, lines?: number])[]>> = {
-  'core/products/chat/formats/forwarded_stream.ts': [
-    ['rename(text)', 'names a model in an answer; no file'],
-    ['rename(out)', 'the same'],
-    ['rename(raw)', 'the same'],
-  ],
+  'core/products/chat/formats/chat_chunks.ts': [['rename(text)', 'names a model in an answer; no file']],
   'adapters/objects/disk.ts': [
     ['rm(temporary.path', 'a file that was not written to its end'],
     ['rm(pathOf(key))', 'media past its retention, by its key'],
@@ -61,6 +57,7 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
     ['DELETE FROM signatures WHERE day', 'signatures of an earlier day that have ended'],
     ['renameSync(former, path)', 'to a name that is free'],
   ],
+  'server/buyer/key_files.ts': [['renameSync(`${path}.new`, path)', 'the API key with a newer state of its channel']],
   'server/cli/backup.ts': [['cpSync(from, to, {', 'media that exist stay as they are']],
   'server/buyer/channel_files.ts': [
     ['renameSync(`${path}.new`, path)', 'the newer state of one channel'],
