@@ -51,7 +51,7 @@ async function bundle(home: string, code: string, isAlone: boolean): Promise<Pic
   // What the entry imports statically is loaded with it; other chunks wait for a dynamic import.
   const texts = new Map<string, string>()
   for (const output of built.outputs) texts.set(output.path.split('/').at(-1) ?? '', await output.text())
-  const [first] = built.outputs
+  const first = built.outputs.find(({ kind }) => kind === 'entry-point')
   const loaded = new Set([first?.path.split('/').at(-1) ?? ''])
   const packages = new Set<string>()
   for (const name of loaded)
