@@ -22,6 +22,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly command: Comman
   payment: () => import('./payment.ts'),
   reconcile: () => import('./reconcile.ts'),
   verify: () => import('./verify.ts'),
+  publish: () => import('./publish.ts'),
 }
 
 /** Runs `farebox ARGS`. Resolves with the exit code, or with undefined while the process goes on. */
