@@ -188,7 +188,9 @@ test('the buying side is a client of the protocol: it imports nothing of the eng
   const isAllowed = (target: string, { path }: Source): boolean => {
     if (!/^(core|adapters|server)\//.test(target)) return true
     if (target.startsWith('server/proxy/')) return path.startsWith('server/proxy/')
-    return /^(server\/buyer|core\/lib|core\/x402)\//.test(target) || isFacts(target) || JOURNAL[path] === target
+    return (
+      /^(server\/buyer|core\/lib|core\/mpp|core\/x402)\//.test(target) || isFacts(target) || JOURNAL[path] === target
+    )
   }
   expect(
     strays(

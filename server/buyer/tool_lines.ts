@@ -41,9 +41,6 @@ export const TOOL_LINES: Readonly<Record<string, (options: ToolOptions) => strin
   codex: (options) => `${set(options)}# in ~/.codex/config.toml:
 model = ${JSON.stringify(options.model ?? 'MODEL')}
 model_provider = "farebox"
-web_search = "disabled"
-[features]
-multi_agent = false
 [model_providers.farebox]
 name = "farebox"
 base_url = "${options.base}/v1"

@@ -408,19 +408,20 @@ function watched(
 ): ReadableStream<Uint8Array> {
   const reader = body.getReader()
   const decoder = new TextDecoder()
+  const found = new Map<string, string>()
   let tail = ''
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
         const { done: isEnd, value } = await reader.read()
         if (isEnd) {
-          // A comment, or a member of the last event where the format has no comments (contract 6.50, 7.36).
-          const named = (name: string) =>
-            [...tail.matchAll(new RegExp(`(?:(?:^|\\n): ${name} |"${name}":")([^\\s"\\\\]+)`, 'g'))].at(-1)?.[1]
-          await done({ receipt: named('x-payment-receipt'), charge: named('payment-response') })
+          await done({ receipt: found.get('x-payment-receipt'), charge: found.get('payment-response') })
           return controller.close()
         }
-        tail = (tail + decoder.decode(value, { stream: true })).slice(-TAIL)
+        const searched = tail + decoder.decode(value, { stream: true })
+        for (const [, comment, member, receipt = ''] of searched.matchAll(RECEIPT))
+          found.set(comment ?? member ?? '', receipt)
+        tail = searched.slice(-TAIL)
         controller.enqueue(value)
       } catch (error) {
         broken()
@@ -434,7 +435,13 @@ function watched(
   })
 }
 
-/** How much of the end of a stream is searched for its receipt, in characters. */
+/**
+ * The receipt of a stream: comments, or members of the last event where the format has no comments (contract 6.50,
+ * 7.36). The last one counts. The event after it may be long: that of the responses format repeats the whole answer.
+ */
+const RECEIPT =
+  /(?:(?:^|\n): (x-payment-receipt|payment-response) |"(x-payment-receipt|payment-response)":")([^\s"\\]+)/g
+/** How much of what came before is searched with each part, in characters: a receipt may arrive in pieces. */
 const TAIL = 4_096
 
 /** The model of a request: in the path for Gemini, in the body elsewhere. */

@@ -2,10 +2,10 @@
  * The Machine Payments Protocol, for sellers that offer no x402: `evm/charge` by an authorization, whose nonce the
  * challenge prescribes. Reads a challenge as an offer, and writes the credential.
  */
-import { type Hex, keccak256, toBytes } from 'viem'
+import type { Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { fieldsOf } from '../../core/lib/mod.ts'
-import { decodeObject } from '../../core/x402/mod.ts'
+import { CHARGE, decodeUrl, encodeUrl, endOf, nonceOf, readChallenges } from '../../core/mpp/mod.ts'
 import { EVM_NETWORKS } from '../../adapters/chains/evm/networks.ts'
 import type { Signature } from '../buyer/journal.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
@@ -32,7 +32,7 @@ const REPEATED = ['id', 'realm', 'method', 'intent', 'request', 'expires', 'dige
  */
 export function readChallenge(header: string | null, now: number): Challenge | undefined {
   if (header === null || header.length > MAX_HEADER) return undefined
-  for (const parameters of paymentChallenges(header)) {
+  for (const parameters of readChallenges(header)) {
     const found = challengeOf(parameters, now)
     if (found) return found
   }
@@ -40,15 +40,15 @@ export function readChallenge(header: string | null, now: number): Challenge | u
 }
 
 function challengeOf(parameters: Readonly<Record<string, string>>, now: number): Challenge | undefined {
-  const { id, realm, method, intent, request = '', expires = '', header = 'Authorization' } = parameters
-  const { amount, currency, recipient, methodDetails } = fieldsOf(decodeObject(request))
+  const { id, realm, method, intent, request = '', header = 'Authorization' } = parameters
+  const { amount, currency, recipient, methodDetails } = fieldsOf(decodeUrl(request))
   const { chainId, credentialTypes, splits } = fieldsOf(methodDetails)
-  const isOurs = method === 'evm' && intent === 'charge' && id !== undefined && realm !== undefined
+  const isOurs = method === CHARGE.method && intent === CHARGE.intent && id !== undefined && realm !== undefined
   const types = Array.isArray(credentialTypes) ? credentialTypes : []
-  const end = Math.floor(Date.parse(expires) / 1000)
+  const end = endOf(parameters) ?? 0
   const areTexts = [amount, currency, recipient].every((each) => typeof each === 'string')
   if (!isOurs || !areTexts || splits !== undefined || !types.includes('authorization')) return undefined
-  if (!HEADERS.includes(header.toLowerCase()) || !(end * 1000 > now)) return undefined
+  if (!HEADERS.includes(header.toLowerCase()) || end * 1000 <= now) return undefined
   const offer = {
     scheme: 'exact',
     network: `eip155:${String(chainId)}`,
@@ -58,24 +58,6 @@ function challengeOf(parameters: Readonly<Record<string, string>>, now: number):
     maxTimeoutSeconds: Math.ceil(end - now / 1000),
   }
   return { parameters, offer, expires: end, header: header.toLowerCase() }
-}
-
-/** The parameters of each challenge of the scheme `Payment`; one with a repeated parameter is left out. */
-function paymentChallenges(header: string): readonly Readonly<Record<string, string>>[] {
-  const found: Record<string, string>[] = []
-  const invalid = new Set<object>()
-  let current: Record<string, string> | undefined
-  const part = /([\w-]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]+)|([A-Za-z][\w-]*)(?=\s|$)/g
-  for (const [, name, value = '', scheme] of header.matchAll(part)) {
-    if (scheme !== undefined) {
-      current = scheme.toLowerCase() === 'payment' ? {} : undefined
-      if (current) found.push(current)
-    } else if (current && name !== undefined) {
-      if (Object.hasOwn(current, name)) invalid.add(current)
-      current[name] = value.startsWith('"') ? value.slice(1, -1).replaceAll(/\\(.)/g, '$1') : value
-    }
-  }
-  return found.filter((each) => !invalid.has(each))
 }
 
 const field = (type: string, name: string) => ({ type, name })
@@ -99,7 +81,8 @@ export async function credentialFor(
   const token = EVM_NETWORKS[network]?.usdc
   if (token?.address.toLowerCase() !== asset.toLowerCase()) throw new Error('the token is not the USDC of its network')
   const chainId = Number(network.slice('eip155:'.length))
-  const nonce = keccak256(toBytes(`${parameters.id}${parameters.realm}`))
+  const { id = '', realm = '' } = parameters
+  const nonce = nonceOf({ id, realm }) as Hex
   const signed = await account.signTypedData({
     domain: { name: token.name ?? 'USDC', version: '2', chainId, verifyingContract: asset as Hex },
     types: TYPES,
@@ -129,6 +112,6 @@ export async function credentialFor(
     },
     source: `did:pkh:${network}:${account.address}`,
   }
-  const payment = `Payment ${Buffer.from(JSON.stringify(credential)).toString('base64url')}`
+  const payment = `Payment ${encodeUrl(JSON.stringify(credential))}`
   return { payment, signature: { network, asset, payer: account.address, nonce, validBefore: expires } }
 }

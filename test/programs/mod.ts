@@ -1,5 +1,23 @@
 /**
- * Deno, Postgres and the auditor of the ecosystem, which only full tests run: `bun install --cwd test/programs`. They
- * are resolved from this folder.
+ * Deno, Postgres, public clients and the auditor of the ecosystem, which only full tests run. They are resolved from
+ * this folder: `bun install --cwd test/programs`.
  */
+import { dirname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
 export const PROGRAMS = import.meta.url
+
+/**
+ * A package of this room, which the compiler does not see. Throws with the command that installs the room: a checkout
+ * has it only after `bun run test:full`.
+ */
+export async function program(name: string): Promise<any> {
+  const folder = dirname(fileURLToPath(PROGRAMS))
+  let path
+  try {
+    path = Bun.resolveSync(name, folder)
+  } catch {
+    throw new Error(`${name} is not installed: run bun install --frozen-lockfile --cwd test/programs`)
+  }
+  return await import(path)
+}

@@ -1,14 +1,12 @@
 /** The auditor of the ecosystem, over loopback: it has nothing to say that a field of ours could change. */
 import { afterAll, describe, expect, test } from 'bun:test'
-import { dirname } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { Kit } from '../kit.ts'
-import { PROGRAMS } from '../programs/mod.ts'
+import { program } from '../programs/mod.ts'
 import { devnetGateway, oneVendorGateway, twoVendorGateway } from './advertised.ts'
 import { gatewayProcesses } from './gateway_process.ts'
 
 /** `@agentcash/discovery` stands in test/programs, which the type checker does not know. */
-const auditor = (await import(Bun.resolveSync('@agentcash/discovery', dirname(fileURLToPath(PROGRAMS))))) as any
+const auditor = await program('@agentcash/discovery')
 
 type Warning = { readonly code: string; readonly severity: string }
 

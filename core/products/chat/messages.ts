@@ -5,13 +5,12 @@ import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answerChat, requestRecord, type Translation } from './answer.ts'
 import { isOpen } from './candidates.ts'
-import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
+import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { free, type Offering, type RequestHead, streamed, type StreamedContext } from '../../endpoint/mod.ts'
+import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
-import { ApiError } from '../../http/errors.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
 import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf } from '../../lib/json.ts'
 import { droppedHeader, type WithoutVendorTools, withoutVendorTools } from './vendor_tools.ts'
@@ -135,17 +134,6 @@ const countTokens = free({
 })
 
 export const messages = [create, countTokens]
-
-/** Claude Code retries a 503 for as long as it runs: a model without a vendor is 404 here (contract 7.32). */
-function servedRow(model: string, context: StreamedContext): ChatRow {
-  const row = findRow(model, context)
-  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => context.catalog.chat.get(id) ?? [])]
-  if (rows.some((each) => context.vendors.chat(each) !== undefined)) return row
-  throw new ApiError('MODEL_NOT_FOUND', {
-    message: `${row.id}: nobody serves this model here. Nothing was charged. All models: GET /api/v1/models.`,
-    param: 'model',
-  })
-}
 
 /** Without the search of a vendor, a model finds no deferred tool: all of them are offered. */
 function withoutServerTools(request: Fields): WithoutVendorTools {

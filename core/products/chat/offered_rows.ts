@@ -14,6 +14,17 @@ export function findRow(model: string, { catalog, vendors }: Pick<Offering, 'cat
   return row
 }
 
+/** Claude Code and Codex retry a 503: in their formats a model without a vendor is 404 (contract 7.32). */
+export function servedRow(model: string, offering: Pick<Offering, 'catalog' | 'vendors'>): ChatRow {
+  const row = findRow(model, offering)
+  const rows = [row, ...(row.fallbacks ?? []).flatMap((id) => offering.catalog.chat.get(id) ?? [])]
+  if (rows.some((each) => offering.vendors.chat(each) !== undefined)) return row
+  throw new ApiError('MODEL_NOT_FOUND', {
+    message: `${row.id}: nobody serves this model here. Nothing was charged. All models: GET /api/v1/models.`,
+    param: 'model',
+  })
+}
+
 export const notConfigured = ({ id }: ChatRow): ApiError =>
   new ApiError('NOT_CONFIGURED', { message: `${id}: the operator has not configured it. Nothing was charged.` })
 

@@ -18,7 +18,7 @@ import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answerChat, requestRecord, type Translation } from './answer.ts'
 import { isOpen } from './candidates.ts'
-import { findRow, isChatOffered, sampleRow } from './offered_rows.ts'
+import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
@@ -82,7 +82,7 @@ const create = streamed<ChatInput>({
   async check(request, _head, context) {
     const { body, dropped } = withoutVendorTools(request as Fields, VENDOR_TOOLS)
     checkStateless(body)
-    const row = findRow(body.model as string, context)
+    const row = servedRow(body.model as string, context)
     if (body.background === true && row.billing.mode === 'free')
       throw invalidParameter('background', `is for paid models, and ${row.id} is free; leave it out.`)
     const sizing = {

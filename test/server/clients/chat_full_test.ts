@@ -12,7 +12,7 @@ import type { Running } from '../../../server/main.ts'
 import { door } from '../../kit.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Checkout, checkoutAt } from './chat_kit.ts'
-import { PROGRAMS } from '../../programs/mod.ts'
+import { program } from '../../programs/mod.ts'
 
 const ECHO = 'farebox/echo'
 const FREE = 'farebox/echo-free'
@@ -462,13 +462,13 @@ describe('@anthropic-ai/sdk', () => {
 describe('older clients of Google', () => {
   const read: Readonly<Record<string, (baseUrl: string) => Promise<string>>> = {
     async '@google/genai 1.30.0'(baseUrl) {
-      const older = (await import(Bun.resolveSync('genai-1.30', PROGRAMS))) as { GoogleGenAI: typeof GoogleGenAI }
+      const older = (await program('genai-1.30')) as { GoogleGenAI: typeof GoogleGenAI }
       const client = new older.GoogleGenAI({ apiKey: 'any', httpOptions: { baseUrl } })
       const chunks = await gathered(await client.models.generateContentStream({ model: ECHO, contents: 'Hello there' }))
       return chunks.map(({ text }) => text ?? '').join('')
     },
     async '@google/generative-ai 0.24.1'(baseUrl) {
-      const { GoogleGenerativeAI: Client } = await import(Bun.resolveSync('@google/generative-ai', PROGRAMS))
+      const { GoogleGenerativeAI: Client } = await program('@google/generative-ai')
       const model = new Client('any').getGenerativeModel({ model: `models/${ECHO}` }, { baseUrl })
       const { stream } = await model.generateContentStream('Hello there')
       const chunks = await gathered(stream as AsyncIterable<{ text(): string }>)

@@ -1,11 +1,9 @@
 /** The public client of MPP, against the devnet, whose 402s offer several schemes of x402 as well. */
 import { beforeAll, expect, test } from 'bun:test'
-import { createRequire } from 'node:module'
-import { PROGRAMS } from '../../programs/mod.ts'
+import { program } from '../../programs/mod.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 import { type Payer, payerAt } from './payer.ts'
 
-const resolve = createRequire(PROGRAMS).resolve
 const processes = gatewayProcesses()
 let url: string
 let payer: Payer
@@ -14,7 +12,7 @@ let mppx: { fetch(url: string, init: RequestInit): Promise<Response> }
 beforeAll(async () => {
   url = await processes.start(processes.dir()).url
   payer = await payerAt(url)
-  const { Mppx, evm } = await import(resolve('mppx/client'))
+  const { Mppx, evm } = await program('mppx/client')
   const method = (evm.charge ?? evm)({ account: payer.account, authorization: { name: 'USDC', version: '2' } })
   mppx = Mppx.create({ polyfill: false, methods: [method] })
 }, 120_000)
@@ -40,6 +38,6 @@ test('mppx buys a whole answer and a stream, beside an Authorization of its own 
 }, 60_000)
 
 test('the document of OpenAPI passes mppx validation without a warning', async () => {
-  const { validate } = await import(resolve('mppx/discovery'))
+  const { validate } = await program('mppx/discovery')
   expect(validate(await (await fetch(`${url}/openapi.json`)).json())).toEqual([])
 })

@@ -2,15 +2,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import { GoogleGenAI } from '@google/genai'
 import OpenAI from 'openai'
 import { parseConfig } from '../../../server/config/mod.ts'
 import { type Running, start } from '../../../server/main.ts'
 import { peer } from '../../bench/peer.ts'
-import { PROGRAMS } from '../../programs/mod.ts'
+import { program } from '../../programs/mod.ts'
 import { GENERATIONS, type Payer, payerAt } from '../clients/payer.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
@@ -48,10 +47,6 @@ async function farebox({ args, key }: { readonly args: readonly string[]; readon
   const [code, out, err] = await Promise.all([child.exited, child.stdout.text(), child.stderr.text()])
   return { code, out, err }
 }
-
-/** A package of the room for public programs, which the compiler does not see. */
-const program = async (name: string): Promise<any> =>
-  await import(Bun.resolveSync(name, dirname(fileURLToPath(PROGRAMS))))
 
 /** A running proxy, with the lines that it prints. */
 async function openProxy(...args: readonly string[]) {

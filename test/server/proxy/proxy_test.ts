@@ -117,6 +117,22 @@ describe('a program with the token', () => {
     expect(calls.map(({ receipt }) => receipt)).toEqual(['0xfeed'])
   })
 
+  test('is reported with the receipt of its stream, however long the event after it is', async () => {
+    const parts = [': x-payment-rec', 'eipt 0xfe', 'ed\n\nevent: response.completed\ndata: ', 'x'.repeat(9_000), '\n\n']
+    const vendor = honest(() => {
+      const body = new ReadableStream({
+        start(controller) {
+          for (const part of parts) controller.enqueue(new TextEncoder().encode(part))
+          controller.close()
+        },
+      })
+      return new Response(body, { headers: { 'content-type': 'text/event-stream' } })
+    })
+    const { chat, calls } = await open(vendor)
+    expect(await (await chat()).text()).toBe(parts.join(''))
+    expect(calls.map(({ receipt }) => receipt)).toEqual(['0xfeed'])
+  })
+
   test('gets the result of a job, polled with the payment that ordered it', async () => {
     let polls = 0
     const vendor = honest(({ request }) => {

@@ -137,6 +137,13 @@ describe('a count', () => {
     const { status, body } = await count({ model: MODEL, messages: [user()] })
     expect([status, body.error.type]).toEqual([404, 'not_found_error'])
   })
+
+  test('for a model without a vendor is 404 in the responses format as well (contract 7.32)', async () => {
+    const { ports } = gatewayOf()
+    const { buyer } = gatewayOf({ ports: { vendors: { ...ports.vendors, chat: () => undefined } } })
+    const { status, body } = await buyer().ask({ model: MODEL, input: 'hello' }, { path: '/api/v1/responses' })
+    expect([status, body.error.code]).toEqual([404, 'model_not_found'])
+  })
 })
 
 describe('limits of counting', () => {
