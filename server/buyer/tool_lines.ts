@@ -28,6 +28,24 @@ const keyOf = ({ token, variable }: ToolOptions): Value => token ?? { variable }
 const set = ({ token, variable }: ToolOptions): string =>
   token === undefined ? '' : `${exported({ [variable]: token })}\n`
 
+/** Titles of the programs. */
+export const TOOL_TITLES: Readonly<Record<string, string>> = {
+  claude: 'Claude Code',
+  codex: 'Codex',
+  opencode: 'opencode',
+  gemini: 'Gemini CLI',
+  openai: 'OpenAI SDKs',
+  anthropic: 'Anthropic SDKs',
+}
+
+/** Asks for one answer by curl. */
+export function curlLine(options: ToolOptions): string {
+  const { base, variable, model } = options
+  const body = JSON.stringify({ model: model ?? 'MODEL', messages: [{ role: 'user', content: 'Hello' }] })
+  return `${set(options)}curl ${base}/v1/chat/completions -H "Authorization: Bearer $${variable}" \\
+  -H 'content-type: application/json' -d '${body}'`
+}
+
 /** By the name of the program. */
 export const TOOL_LINES: Readonly<Record<string, (options: ToolOptions) => string>> = {
   claude: (options) =>

@@ -9,6 +9,7 @@ import changelog from './changelog.md' with { type: 'text' }
 import configuration from './configuration.md' with { type: 'text' }
 import embedding from './embedding.md' with { type: 'text' }
 import gatewaysAndChains from './gateways_and_chains.md' with { type: 'text' }
+import keys from './keys.md' with { type: 'text' }
 import mcp from './mcp.md' with { type: 'text' }
 import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
@@ -26,6 +27,7 @@ export const guides: Readonly<Record<string, string>> = {
   configuration,
   providers,
   gateways_and_chains: gatewaysAndChains,
+  keys,
   mcp,
   proxy,
   operations,

@@ -36,6 +36,12 @@ export const PAGES: readonly Page[] = [
     about: 'Sign in with your wallet, see what it bought here, and collect what lies uncollected.',
   },
   {
+    name: 'keys',
+    path: '/keys',
+    title: 'API keys · Farebox',
+    about: 'Deposit USDC once, and get an API key for any tool. What is left goes back to your wallet when you ask.',
+  },
+  {
     name: 'console',
     path: '/console',
     title: 'Console · Farebox',

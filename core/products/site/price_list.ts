@@ -42,6 +42,7 @@ const prices = free({
     currency: Type.Literal('USD'),
     asset: Type.Literal('USDC'),
     network: Type.String(),
+    api_keys: Type.Boolean({ description: 'Whether API keys that pay from a deposit are taken here.' }),
     transaction_fee: Type.String({
       description: 'US dollars per paid call, before the margin of a product; included in every amount below.',
     }),
@@ -79,6 +80,7 @@ const prices = free({
       currency: 'USD',
       asset: 'USDC',
       network: gateway.label,
+      api_keys: context.chain.apiKeys !== undefined,
       transaction_fee: print(roundUp(fee)),
       endpoints: gateway.pricing(),
       models: rates,

@@ -1,19 +1,11 @@
 /** `farebox key new`: deposits for a new key, prints it once, and the lines that make tools use it. */
-import { TOOL_LINES } from '../../buyer/tool_lines.ts'
+import { curlLine, TOOL_LINES, TOOL_TITLES } from '../../buyer/tool_lines.ts'
 import { objectsOf } from '../../../core/lib/mod.ts'
 import { UsageError } from '../command.ts'
 import { ask, type KeyCommand, randomKey } from './command.ts'
 import { depositFor, depositor } from './deposit.ts'
 
 const VARIABLE = 'FAREBOX_KEY'
-const TITLES: Readonly<Record<string, string>> = {
-  claude: 'Claude Code',
-  codex: 'Codex',
-  opencode: 'opencode',
-  gemini: 'Gemini CLI',
-  openai: 'OpenAI SDKs',
-  anthropic: 'Anthropic SDKs',
-}
 
 export async function newKey(given: KeyCommand): Promise<void> {
   const { io, origin, values } = given
@@ -33,15 +25,13 @@ export async function newKey(given: KeyCommand): Promise<void> {
   const chosen = model ?? (await firstModel(origin))
   for (const name of tool === undefined ? Object.keys(TOOL_LINES) : [tool]) {
     io.err('')
-    io.err(`# ${TITLES[name] ?? name}`)
+    io.err(`# ${TOOL_TITLES[name] ?? name}`)
     io.err(TOOL_LINES[name]?.({ base, variable: VARIABLE, model: chosen }) ?? '')
   }
   if (tool !== undefined) return
-  const body = JSON.stringify({ model: chosen, messages: [{ role: 'user', content: 'Hello' }] })
   io.err('')
   io.err('# curl')
-  io.err(`curl ${base}/v1/chat/completions -H "Authorization: Bearer $${VARIABLE}" \\`)
-  io.err(`  -H 'content-type: application/json' -d '${body}'`)
+  io.err(curlLine({ base, variable: VARIABLE, model: chosen }))
 }
 
 /** The first chat model that the gateway lists, a free one if there is any; undefined if it lists none. */

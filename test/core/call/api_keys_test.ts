@@ -341,8 +341,12 @@ describe('the routes of keys', () => {
     expect((await subject.ask({}, { path: '/api/v1/keys/0x12/close', headers: {} })).status).toBe(400)
   })
 
-  test('are not there where keys are off', async () => {
-    const subject = await selling(undefined, { takesKeys: false })
-    expect((await subject.ask(undefined, { path: '/api/v1/key' })).status).toBe(404)
+  test('are there where the price list says that keys are taken, and nowhere else (contract 8.11)', async () => {
+    for (const takesKeys of [true, false]) {
+      const subject = await selling(undefined, { takesKeys })
+      const { status } = await subject.ask(undefined, { path: '/api/v1/key' })
+      const prices = (await (await subject.ask(undefined, { path: '/api/pricing' })).json()) as { api_keys: boolean }
+      expect([status, prices.api_keys]).toEqual([takesKeys ? 200 : 404, takesKeys])
+    }
   })
 })

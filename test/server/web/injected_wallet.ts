@@ -9,6 +9,8 @@ export type InjectedWallet = {
   readonly calls: readonly string[]
   /** The next signature is refused, as by a person. */
   refuseOnce(): void
+  /** The next change of the network is refused. */
+  refuseNetworkOnce(): void
   /** The wallet thinks about who asks until the returned function is called. */
   holdAccounts(): () => void
 }
@@ -20,6 +22,7 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
   let chainId = '0x1'
   const known = new Set(['0x1'])
   let isRefusing = false
+  let isStaying = false
   let gate: Promise<void> | undefined
 
   async function answer({ method, params = [] }: Call): Promise<unknown> {
@@ -30,6 +33,10 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
     if (method === 'eth_chainId') return chainId
     if (method === 'wallet_addEthereumChain') return known.add(first.chainId) && null
     if (method === 'wallet_switchEthereumChain') {
+      if (isStaying) {
+        isStaying = false
+        throw problem(4001, 'User rejected the request')
+      }
       if (!known.has(first.chainId)) throw problem(4902, 'Unrecognized chain')
       chainId = first.chainId
       return null
@@ -76,6 +83,7 @@ export async function injectWallet(page: Page, privateKey: `0x${string}`): Promi
     address: account.address,
     calls,
     refuseOnce: () => (isRefusing = true),
+    refuseNetworkOnce: () => (isStaying = true),
     holdAccounts() {
       const { promise, resolve } = Promise.withResolvers<void>()
       gate = promise

@@ -75,6 +75,12 @@ test('a program gets links at the front page (contract 19.20)', async () => {
   })
 })
 
+test('no script of the pages compiles text, which their policy forbids', () => {
+  const scripts = files.filter(({ path }) => path.endsWith('.js'))
+  expect(scripts.length).toBeGreaterThan(PAGES.length)
+  expect(scripts.filter(({ body }) => /\b(Function|eval)\(/.test(body)).map(({ path }) => path)).toEqual([])
+})
+
 test('the first load of each page is below 60 kB compressed', () => {
   for (const { path } of PAGES) {
     const html = files.find((file) => file.path === path)

@@ -50,13 +50,18 @@ function Front() {
         <div>
           <h1>AI by the call, paid in USDC</h1>
           <p class="lead">
-            No account and no API key. Ask for what you want, get the exact price, sign it with your wallet, and pay
-            only when there is a result.
+            No account. Ask for what you want, get the exact price, sign it with your wallet, and pay only when there is
+            a result.
           </p>
           <p class="row">
             <a class="button main-action" href="/play">
               Try it
             </a>
+            {shop?.prices.api_keys && (
+              <a class="button" href="/keys">
+                Get an API key
+              </a>
+            )}
             <a class="button" href="/docs">
               Reference
             </a>

@@ -29,6 +29,7 @@ export type Route = {
 /** `network` is the gateway's label, for example `base-sepolia`. */
 export type PriceList = {
   readonly network: string
+  readonly api_keys: boolean
   readonly transaction_fee: string
   readonly endpoints: readonly Route[]
 }

@@ -9,6 +9,9 @@ export function networkName(network: string): string {
   return facts?.title ?? network
 }
 
+/** Whether money on the network is worth nothing. */
+export const isTestNetwork = (network: string): boolean => NETWORKS[network]?.isTest ?? false
+
 /** The page about a transaction; undefined where none is known. */
 export function explorerOf(network: string, transaction: string): string | undefined {
   const page = NETWORKS[network]?.explorer

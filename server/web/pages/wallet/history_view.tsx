@@ -4,7 +4,8 @@ import { ReceiptView, ResultView } from '../play/result.tsx'
 import type { Bought } from '../play/purchase.ts'
 import type { SignedIn } from '../wallets/sign_in.ts'
 import { collect } from './collect.ts'
-import { csvOf, type Sum, sumsBy, type WalletCall } from './history.ts'
+import { csvOf, sumsBy, type WalletCall } from './history.ts'
+import { Sums } from './sums.tsx'
 
 type Showing = {
   readonly signedIn: SignedIn
@@ -139,36 +140,3 @@ function Calls(props: { calls: readonly WalletCall[]; isBusy: boolean; onShow: (
 /** Label of the button. It names the price before anything is paid. */
 const actionOf = ({ paid, status, price }: WalletCall): string =>
   paid === null && status === 'completed' ? `Pay ${usdc(price.replace('.', ''))} USDC and show` : 'Show'
-
-function Sums({ title, first, sums }: { title: string; first: string; sums: readonly Sum[] }) {
-  if (sums.length === 0) return null
-  return (
-    <section>
-      <h2>{title}</h2>
-      <div class="table">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">{first}</th>
-              <th scope="col" class="number">
-                Calls
-              </th>
-              <th scope="col" class="number">
-                USDC
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {sums.map(({ name, calls, total }) => (
-              <tr>
-                <th scope="row">{name}</th>
-                <td class="number">{calls}</td>
-                <td class="number">{usdc(total.toString())}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </section>
-  )
-}

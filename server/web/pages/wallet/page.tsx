@@ -56,7 +56,7 @@ function WalletPage() {
       <h1>Your purchases</h1>
       <p class="lead">
         Sign in with the wallet that paid. Signing in pays nothing and allows no payment; it only shows that the wallet
-        is yours.
+        is yours. Keys that this wallet has deposited for are under <a href="/keys">API keys</a>.
       </p>
       {problem && <p role="alert">{problem}</p>}
       <p role="status" class="soft">

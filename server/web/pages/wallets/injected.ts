@@ -44,17 +44,21 @@ function injected(provider: Provider): Omit<Wallet, 'id' | 'name'> {
       throw problemOf(error as { code?: number; message?: string })
     }
   }
+  const signTyped = async (typedData: string, { network, address }: { network: string; address: string }) => {
+    await switchTo({ network }, provider)
+    return String(await ask('eth_signTypedData_v4', [address, typedData]))
+  }
   return {
     family: 'evm',
+    signTyped,
     async connect() {
       const [address] = (await ask('eth_requestAccounts')) as readonly string[]
       if (!address) throw new NotSigned('The wallet gave no account.')
       return address
     },
     async sign(offer, address) {
-      await switchTo(offer, provider)
       const { authorization, typedData } = transferOf(offer, address)
-      const signature = await ask('eth_signTypedData_v4', [address, JSON.stringify(typedData)])
+      const signature = await signTyped(JSON.stringify(typedData), { network: offer.network, address })
       return { signature, authorization }
     },
     async signText(text, address) {
@@ -66,7 +70,7 @@ function injected(provider: Provider): Omit<Wallet, 'id' | 'name'> {
 const UNKNOWN_CHAIN = 4902
 
 /** Switches the wallet to the chain of the offer, and adds it where the wallet does not know it. */
-async function switchTo(offer: Offer, provider: Provider): Promise<void> {
+async function switchTo(offer: Pick<Offer, 'network'>, provider: Provider): Promise<void> {
   const chainId = `0x${chainIdOf(offer).toString(16)}`
   const current = await provider.request({ method: 'eth_chainId' })
   if (current === chainId) return
@@ -88,7 +92,7 @@ async function switchTo(offer: Offer, provider: Provider): Promise<void> {
 
 const ETHER = { name: 'Ether', symbol: 'ETH', decimals: 18 }
 
-async function chainOf({ network }: Offer): Promise<object | undefined> {
+async function chainOf({ network }: Pick<Offer, 'network'>): Promise<object | undefined> {
   const local = (await devnet())?.gateways.find((gateway) => gateway.network === network)
   if (local) return { chainName: 'Farebox devnet', nativeCurrency: ETHER, rpcUrls: [local.rpc_url] }
   const known: Readonly<Record<string, object>> = {

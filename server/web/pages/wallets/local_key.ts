@@ -4,16 +4,15 @@ import type { Offer } from '../lib/x402.ts'
 import { transferOf } from './eip3009.ts'
 
 export async function signTransfer(offer: Offer, key: `0x${string}`): Promise<unknown> {
-  const account = privateKeyToAccount(key)
-  const { authorization, typedData } = transferOf(offer, account.address)
-  const { domain, types, primaryType, message } = typedData
-  const signature = await account.signTypedData({
-    domain: { ...domain, verifyingContract: domain.verifyingContract as `0x${string}` },
-    types: { TransferWithAuthorization: types.TransferWithAuthorization },
-    primaryType,
-    message: { ...message },
-  })
-  return { signature, authorization }
+  const { authorization, typedData } = transferOf(offer, privateKeyToAccount(key).address)
+  return { signature: await signTyped(JSON.stringify(typedData), key), authorization }
+}
+
+/** `typedData` as `eth_signTypedData_v4` takes it. */
+export async function signTyped(typedData: string, key: `0x${string}`): Promise<string> {
+  const { types, ...data } = JSON.parse(typedData) as { readonly types: Readonly<Record<string, unknown>> }
+  const { EIP712Domain: _, ...own } = types
+  return await privateKeyToAccount(key).signTypedData({ ...data, types: own } as never)
 }
 
 export const signMessage = (message: string, key: `0x${string}`): Promise<string> =>

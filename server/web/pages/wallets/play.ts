@@ -26,6 +26,7 @@ export async function playWallet(network: string): Promise<Wallet | undefined> {
     ...shared,
     family: 'evm',
     sign: async (offer) => (await import('./local_key.ts')).signTransfer(offer, key as `0x${string}`),
+    signTyped: async (typedData) => (await import('./local_key.ts')).signTyped(typedData, key as `0x${string}`),
     signText: async (text) => (await import('./local_key.ts')).signMessage(text, key as `0x${string}`),
   }
 }

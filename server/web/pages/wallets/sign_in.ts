@@ -29,8 +29,14 @@ export async function networksOf(path: string): Promise<readonly string[]> {
 }
 
 /** A GET as this wallet. Rejects with a sentence for people when nothing was signed. */
-export async function getAs({ wallet, address }: SignedIn, path: string): Promise<Response> {
-  const first = await fetch(path)
+export const getAs = (signedIn: SignedIn, path: string): Promise<Response> => askAs(signedIn, { method: 'GET', path })
+
+/** A request without a body as this wallet. Rejects with a sentence for people when nothing was signed. */
+export async function askAs(
+  { wallet, address }: SignedIn,
+  { method, path }: { readonly method: 'GET' | 'POST'; readonly path: string },
+): Promise<Response> {
+  const first = await fetch(path, { method })
   const challenge = first.status === 402 ? await challengeIn(first.clone()) : undefined
   if (!challenge) return first
   const type = wallet.family === 'solana' ? 'ed25519' : 'eip191'
@@ -41,7 +47,7 @@ export async function getAs({ wallet, address }: SignedIn, path: string): Promis
     throw new Error(`The gateway asks for a signature for ${info.domain}, and this page is ${location.host}.`)
   const signature = await wallet.signText(textOf(info, { address, chainId: chain.chainId }), address)
   const signed = { ...info, address, chainId: chain.chainId, type, signature }
-  return await fetch(path, { headers: { 'sign-in-with-x': btoa(JSON.stringify(signed)) } })
+  return await fetch(path, { method, headers: { 'sign-in-with-x': btoa(JSON.stringify(signed)) } })
 }
 
 async function challengeIn(reply: Response): Promise<Challenge | undefined> {

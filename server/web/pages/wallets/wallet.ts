@@ -12,6 +12,8 @@ export type Wallet = {
   connect(): Promise<string>
   /** Signs the offer: the `payload` of a payment. Rejects with a sentence for people. */
   sign(offer: Offer, address: string): Promise<unknown>
+  /** Signs typed data of EIP-712, as JSON, on a network. Only wallets of EVM networks can. */
+  signTyped?(typedData: string, at: { readonly network: string; readonly address: string }): Promise<string>
   /** Signs a text, to prove whose address it is. */
   signText(text: string, address: string): Promise<string>
 }
