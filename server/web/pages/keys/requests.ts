@@ -31,6 +31,7 @@ export type Outcome = { readonly kind: 'deposited' } | { readonly kind: 'unknown
 
 const TRIES = 4
 const PAUSE_MS = 5_000
+const MAX_PAUSE_MS = 60_000
 
 /** Sends a deposit until its outcome is known; it deposits once. Rejects with the reason where nothing moved. */
 export async function sendDeposit(payment: string): Promise<Outcome> {
@@ -45,7 +46,8 @@ export async function sendDeposit(payment: string): Promise<Outcome> {
     if (reply && reply.status < 500 && reply.status !== 429) throw await refusal(reply)
     const reason = reply ? (await refusal(reply)).message : 'The gateway did not answer.'
     if (tries === TRIES) return { kind: 'unknown', reason }
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS))
+    const seconds = Number(reply?.headers.get('retry-after'))
+    await new Promise((resolve) => setTimeout(resolve, Math.min(seconds * 1000 || PAUSE_MS, MAX_PAUSE_MS)))
   }
 }
 
