@@ -14,7 +14,7 @@ import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { ASSET, DOMAIN, isSend, type Line, line, NETWORK, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { harness as facilitatorHarness, referenceDesk } from '../../adapters/chains/facilitator/facilitator_kit.ts'
 import { schemeOn } from './harness_schemes.ts'
-import type { Buyer, SchemeFactory } from './scheme.ts'
+import type { Buyer, Scheme, SchemeFactory } from './scheme.ts'
 import {
   type Channel,
   channelOf,
@@ -40,7 +40,6 @@ export const evmScheme =
     const chain = await chainOf({ world, network, storage })
     const payTo = String(chain.terms(world.now())[0]?.payTo)
     const channels: Channel[] = []
-    const firstBlock = Number(await world.ask<Hex>('eth_blockNumber'))
     return {
       way: `evm/${scheme}`,
       scheme,
@@ -79,21 +78,31 @@ export const evmScheme =
         return all
       },
       outage: (isOn) => void (network.judge = isOn ? () => 'lost' : undefined),
-      gas: {
-        emptyBeforeSends(address) {
-          network.judge = (messages) => (messages.some(isSend) ? emptying : 'fine')
-          return { fill: () => world.setBalance(address, 10n ** 9n) }
-
-          async function emptying(_: unknown, forward: () => Promise<any>) {
-            await world.setBalance(address, 0n)
-            return await forward()
-          }
-        },
-        reverted: () => revertedSince(world, { sender: chain.gas().address, block: firstBlock }),
-      },
+      gas: await gasOf({ world, network, chain }),
       close: async () => chain.close(),
     }
   }
+
+/** What the operator of this chain spends from now on. */
+export async function gasOf({
+  world,
+  network,
+  chain,
+}: Pick<ChainOptions, 'world' | 'network'> & { readonly chain: EvmChain }): Promise<NonNullable<Scheme['gas']>> {
+  const block = Number(await world.ask<Hex>('eth_blockNumber'))
+  return {
+    emptyBeforeSends(address) {
+      network.judge = (messages) => (messages.some(isSend) ? emptying : 'fine')
+      return { fill: () => world.setBalance(address, 10n ** 9n) }
+
+      async function emptying(_: unknown, forward: () => Promise<any>) {
+        await world.setBalance(address, 0n)
+        return await forward()
+      }
+    },
+    reverted: () => revertedSince(world, { sender: chain.gas().address, block }),
+  }
+}
 
 /** How many transactions of an account have reverted after a block. */
 async function revertedSince(world: World, { sender, block }: { sender: string; block: number }): Promise<number> {
@@ -124,9 +133,14 @@ export const evmFacilitatorScheme =
 
 const depositFor = ({ amount }: Offer): bigint => (BigInt(amount) < MIN_DEPOSIT ? MIN_DEPOSIT : BigInt(amount))
 
-type ChainOptions = { readonly world: World; readonly network: Line; readonly storage: Storage }
+type ChainOptions = {
+  readonly world: World
+  readonly network: Line
+  readonly storage: Storage
+  readonly channels?: { readonly apiKeys: boolean; readonly minDeposit: bigint }
+}
 
-async function chainOf({ world, network, storage }: ChainOptions): Promise<EvmChain> {
+export async function chainOf({ world, network, storage, channels }: ChainOptions): Promise<EvmChain> {
   const [relayerKey, authorizerKey] = [world.key(), world.key()]
   await world.ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
   const chain = evmChain({
@@ -148,6 +162,7 @@ async function chainOf({ world, network, storage }: ChainOptions): Promise<EvmCh
       minDeposit: MIN_DEPOSIT,
       takeLease: (name, lease) => storage.lease(name, 'worker', lease),
       alert: () => {},
+      ...channels,
     },
   })
   const checked = await chain.check()
@@ -167,7 +182,7 @@ async function accountWith(world: World, value: bigint): Promise<PrivateKeyAccou
   return account
 }
 
-async function balanceIn(world: World, id: Hex): Promise<bigint> {
+export async function balanceIn(world: World, id: Hex): Promise<bigint> {
   const data = encodeFunctionData({ abi: batchSettlementAbi, functionName: 'channels', args: [id] })
   return BigInt((await world.ask<Hex>('eth_call', { to: BATCH_SETTLEMENT, data }, 'latest')).slice(0, 66))
 }
@@ -176,7 +191,7 @@ async function balanceIn(world: World, id: Hex): Promise<bigint> {
  * By each scheme: signatures of the thief in the victim's name, deposits that nobody or the thief has signed, and
  * vouchers of a channel in the victim's name that the thief has filled with money of its own.
  */
-async function forgedOn(world: World, victim: string, offers: readonly Offer[]): Promise<readonly Payment[]> {
+export async function forgedOn(world: World, victim: string, offers: readonly Offer[]): Promise<readonly Payment[]> {
   const thief = privateKeyToAccount(world.key())
   const named = { ...thief, address: victim as Hex }
   const made: Payment[] = []

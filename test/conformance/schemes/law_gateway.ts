@@ -7,8 +7,11 @@ import type { Rules } from '../../../core/payment/control/rules.ts'
 import { silent } from '../../../core/ports/meter.ts'
 import type { Closed } from '../../../core/ports/mod.ts'
 import { COMPLETIONS, HELLO, SKY } from '../../core/call/stream_kit.ts'
-import { door, encodePayment, kit, ORIGIN, type TestClock } from '../../kit.ts'
+import { door, encodePayment, kit, type TestClock } from '../../kit.ts'
 import type { Scheme, SchemeFactory } from './scheme.ts'
+
+/** Keys are refused over plain HTTP. */
+const ORIGIN = 'https://gateway.example'
 
 export type Answer = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
 
@@ -100,8 +103,7 @@ export async function lawGateway(factory: SchemeFactory): Promise<LawGateway> {
   async function send(method: string, path: string, { body, payment, ip = '192.0.2.1' }: Sending): Promise<Answer> {
     const headers = {
       ...(body && { 'content-type': 'application/json' }),
-      ...(payment &&
-        (scheme.mpp ? { authorization: scheme.mpp.header(payment) } : { 'payment-signature': encodePayment(payment) })),
+      ...(payment && (scheme.headers?.(payment) ?? { 'payment-signature': encodePayment(payment) })),
     }
     const request = new Request(ORIGIN + path, { method, headers, ...(body && { body: JSON.stringify(body) }) })
     const response = await gateway.fetch(request, { ip })
@@ -113,7 +115,7 @@ export async function lawGateway(factory: SchemeFactory): Promise<LawGateway> {
     const quoted = await send('POST', COMPLETIONS, { body })
     if (!Array.isArray(quoted.body.accepts)) throw new Error(`no offers: ${quoted.status} ${quoted.text}`)
     const accepts = quoted.body.accepts as readonly Offer[]
-    return scheme.mpp ? scheme.mpp.read(accepts, quoted.headers) : accepts
+    return scheme.read?.(accepts, quoted.headers) ?? accepts
   }
   return {
     scheme,

@@ -14,10 +14,10 @@ const challengeOf = ({ extra }: Offer) => extra?.challenge as Challenge | undefi
 const mpp = {
   read: (offers: readonly Offer[], headers: Headers) =>
     offers.map((offer) => ({ ...offer, extra: { ...offer.extra, challenge: challengeIn(headers) } })),
-  header(payment: Payment) {
+  headers(payment: Payment) {
     const challenge = challengeOf(payment.accepted)
     if (!challenge) throw new Error('the offer has no challenge')
-    return headerOf(credentialOf(challenge, payment))
+    return { authorization: headerOf(credentialOf(challenge, payment)) }
   },
 }
 
@@ -52,7 +52,7 @@ export const memoryScheme =
         const by = chain.wallet(`wallet ${wallets++}`)
         return offers.map((offer) => chain.sign(offer, { from: victim, now: clock.now(), by }))
       },
-      ...(way === 'evm/charge' && { mpp }),
+      ...(way === 'evm/charge' && mpp),
       received: async () => chain.balanceOf(seller),
       outage: chain.outage,
       async close() {},

@@ -2,8 +2,8 @@
 import type { Chain, Clock, Offer, Payment, Storage } from '../../../core/mod.ts'
 import type { WayToPay as Configured } from '../../../server/config/payment_methods.ts'
 
-/** MPP is no setting of a network: it comes with `exact` on EVM. */
-export type WayToPay = Configured | 'evm/charge'
+/** MPP comes with `exact` on EVM, and API keys with `batch-settlement`, whatever the network. */
+export type WayToPay = Configured | 'evm/charge' | 'evm/keys'
 
 /** What is promised of every way to pay. The tests of `promises.ts` have these names. */
 export const PROMISES = {
@@ -65,11 +65,10 @@ export type Scheme = {
   buyer(calls: number, price: bigint): Promise<Buyer>
   /** Payments in the name of a wallet by a stranger who has none of its keys, but money and everything public. */
   forged(victim: string, offers: readonly Offer[]): Promise<readonly Payment[]>
-  /** What a client sends of a 402 it has read, if not a payment of x402. */
-  readonly mpp?: {
-    read(offers: readonly Offer[], headers: Headers): readonly Offer[]
-    header(payment: Payment): string
-  }
+  /** What a client takes from a 402, if not its offers of x402. */
+  read?(offers: readonly Offer[], headers: Headers): readonly Offer[]
+  /** The headers that pay, if not those of x402. */
+  headers?(payment: Payment): Readonly<Record<string, string>>
   /** What the seller has: in its own account, and in contracts that pay nobody else without its word. */
   received(): Promise<bigint>
   /** The node, or the service that settles, does not answer; or does again. */

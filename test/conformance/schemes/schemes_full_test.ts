@@ -3,6 +3,7 @@ import { afterAll, beforeAll } from 'bun:test'
 import { world, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { EVM_SCHEMES } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { evmFacilitatorScheme, evmScheme } from './evm_schemes.ts'
+import { evmKeyScheme } from './key_scheme.ts'
 import { runRow } from './run_row.ts'
 
 let node: World
@@ -16,6 +17,10 @@ for (const scheme of EVM_SCHEMES)
     `evm/${scheme}`,
     evmScheme(scheme, () => node),
   )
+runRow(
+  'evm/keys',
+  evmKeyScheme(() => node),
+)
 runRow(
   'evm/facilitators',
   evmFacilitatorScheme(() => node),

@@ -7,6 +7,8 @@ const tested = (file: string, title: string): Cell => ({ kind: 'tested', file, t
 
 /** The gateway closes by its clock before any chain or service is asked, whatever it is paid in. */
 const clock = tested('adapters/shared_clock_test.ts', 'sells beyond a quarter lease of skew nothing, and says so once')
+const KEYS_ON_A_NODE = 'adapters/chains/evm/channels/keys/keys_full_test.ts'
+const KEY_ATTACKS = 'core/call/key_attacks_test.ts'
 const NO_DEPOSIT = 'nothing is deposited: what is not charged has never left the wallet'
 
 const everywhere = {
@@ -57,6 +59,33 @@ export const TABLE: Table = {
     refunds: tested(
       'adapters/chains/evm/channels/refunds_full_test.ts',
       'what is due is claimed and paid out, and what is left goes back to the payer, in one transaction',
+    ),
+  },
+  'evm/keys': {
+    ...everywhere,
+    published: tested(KEY_ATTACKS, 'what a claim publishes of a key buys, reads and refunds nothing (contract 23.8)'),
+    nonces: tested(
+      KEYS_ON_A_NODE,
+      'nobody but the gateway makes the payment of a key: a caller that sends one is refused',
+    ),
+    new_wallets: reason(
+      'a deposit is mined before the first call, and its owner cannot withdraw it for fifteen minutes: open calls are covered',
+    ),
+    kill: tested(
+      KEY_ATTACKS,
+      'a process that ends at any write of a call charges it once or not at all, and reserves nothing for long (contract 23.6)',
+    ),
+    pause: tested(
+      KEY_ATTACKS,
+      'a node that does not answer is 503 and charges nothing, and the key is served when it is back (contract 23.7)',
+    ),
+    unreadable_balance: reason(
+      'a key whose channel cannot be read is 503: no call of it opens, so none is open without a balance',
+    ),
+    gas: run,
+    refunds: tested(
+      KEYS_ON_A_NODE,
+      'a deposit without a call funds a key, once; calls are charged and the rest is sent back to the unit',
     ),
   },
   'evm/facilitators': {

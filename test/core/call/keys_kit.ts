@@ -15,16 +15,32 @@ export const SEED = new Uint8Array(32).fill(0x22)
 export const KEY = keyText(SEED, 'test')
 export const HTTPS = 'https://gateway.example'
 
-type Selling = { readonly balance?: bigint; readonly storage?: Storage; readonly takesKeys?: boolean }
+type Views = readonly (readonly bigint[])[]
+
+type Selling = {
+  readonly balance?: bigint
+  readonly storage?: Storage
+  readonly takesKeys?: boolean
+  /** What the node says of the channel, after these refunds; nothing while it does not answer. */
+  readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views
+}
+
+const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]
 
 /** A gateway that takes keys, and a key whose channel has this balance. */
 export async function selling(
   script?: Parameters<typeof table>[0],
-  { balance = 100_000n, storage = memoryStorage(), takesKeys = true }: Selling = {},
+  { balance = 100_000n, storage = memoryStorage(), takesKeys = true, views = deposited }: Selling = {},
 ) {
-  const views = () => [[balance, 0n], [0n, 0n], [0n]]
   const refunded: bigint[] = []
-  const good = voucherChain(storage, refunded, views, () => 'mined', FREE, takesKeys)
+  const good = voucherChain(
+    storage,
+    refunded,
+    () => views(balance, refunded),
+    () => 'mined',
+    FREE,
+    takesKeys,
+  )
   const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []
   const open: ChainKeys['open'] = async (seed, as) => {
     const key = await (good.apiKeys as ChainKeys).open(seed, as)
@@ -57,7 +73,10 @@ export async function selling(
       }),
       { ip: '192.0.2.1' },
     )
-  const channel = async () => (await chain.apiKeys?.channels(buyer.key.address, at))?.[0]
+  const channel = async () => {
+    const now = subject.clock.now()
+    return (await chain.apiKeys?.channels(buyer.key.address, { ...at, now }))?.[0]
+  }
   const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
   return { ...subject, storage, chain, buyer, opened, refunded, ask, channel, calls }
 }

@@ -1,0 +1,185 @@
+/** Attacks on API keys, and accidents: what a thief gets, and what is left after a loss. */
+import { expect, test } from 'bun:test'
+import fc from 'fast-check'
+import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import type { Offer, Payment, Storage } from '../../../core/mod.ts'
+import { usdc } from '../../../core/x402/money.ts'
+import { NETWORK } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { strangerHears } from '../../conformance/public_payment.ts'
+import { wholeAnswer } from '../../fakes/chat.ts'
+import { decodeHeader } from '../../kit.ts'
+import { unlessDead } from '../fault_injection.ts'
+import { CHARGE, QUOTE, selling } from './keys_kit.ts'
+import { COMPLETIONS, SKY } from './stream_kit.ts'
+
+type Subject = Awaited<ReturnType<typeof selling>>
+
+/** What the ledger says was paid. */
+const chargesOf = async ({ calls }: Subject): Promise<bigint> =>
+  (await calls()).reduce((sum, { receipt }) => sum + BigInt(receipt?.amount ?? 0), 0n)
+
+const closeKey = (subject: Subject) => subject.ask({}, { path: '/api/v1/keys/close' })
+
+/** The payload that a claim of the channel has published. */
+async function publishedOf(subject: Subject, offer: Offer): Promise<object> {
+  const { buyer, storage } = subject
+  const seller = lower(String((offer.extra as { receiverAuthorizer: string }).receiverAuthorizer))
+  const state = await channelStates(storage, { network: NETWORK, seller }).get(buyer.channelId, subject.clock.now())
+  if (!state) throw new Error('the channel has no record')
+  const { channelId, ceiling, signature, config } = state
+  return { channelConfig: config, voucher: { channelId, maxClaimableAmount: String(ceiling), signature } }
+}
+
+test('what a claim publishes of a key buys, reads and refunds nothing (contract 23.8)', async () => {
+  const subject = await selling()
+  expect((await subject.ask(SKY)).status).toBe(200)
+  const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+  const before = await subject.channel()
+  const [call] = await subject.calls()
+  const published = await publishedOf(subject, offer)
+  const parts = [
+    { ...published, type: 'voucher' },
+    { ...published, type: 'refund' },
+    { ...published, type: 'key', call: 'key/mine', isLate: true, until: subject.clock.now() + 600_000 },
+  ]
+  const offers = [offer, { ...offer, amount: String(CHARGE) }, { ...offer, amount: '0' }]
+  const payments: readonly Payment[] = parts.flatMap((payload) =>
+    offers.map((accepted) => ({ x402Version: 2, accepted, payload })),
+  )
+  const orders = [{ method: 'POST', path: COMPLETIONS, body: SKY }]
+  const polls = [`/api/v1/calls/${call?.id}`]
+  const statuses: number[] = []
+  for (const payment of payments)
+    for (const { status } of await strangerHears(subject.gateway, { payment, orders, polls })) statuses.push(status)
+  expect(statuses.filter((status) => ![400, 402, 404].includes(status))).toEqual([])
+  expect(statuses.length).toBeGreaterThan(payments.length)
+  expect(subject.refunded).toEqual([])
+  expect(await subject.channel()).toEqual(before as NonNullable<typeof before>)
+})
+
+/** Storage of a process that ends at its k-th write. After it nothing is done, and nothing answers. */
+function ending(storage: Storage, { at, isDone }: { readonly at: number; readonly isDone: boolean }) {
+  let [writes, isArmed, isDead] = [0, false, false]
+  const never = new Promise<never>(() => {})
+  const verbs = Object.entries(storage).map(([name, verb]) => {
+    if (typeof verb !== 'function') return [name, verb]
+    return [
+      name,
+      (...given: unknown[]) => {
+        if (isDead) return never
+        const ask = () => (verb as (...all: unknown[]) => unknown)(...given)
+        if (!isArmed || /^(get|list|find|call|is)/.test(name) || ++writes !== at) return ask()
+        isDead = true
+        if (isDone) void ask()
+        return never
+      },
+    ]
+  })
+  return { storage: Object.fromEntries(verbs) as Storage, arm: () => (isArmed = true), isDead: () => isDead }
+}
+
+/** The writes of a call of a key: alone it is one, with all that it charges. */
+const WRITES = { alone: 1, 'with replicas': 5 }
+
+test('a process that ends at any write of a call charges it once or not at all, and reserves nothing for long (contract 23.6)', async () => {
+  for (const [name, writes] of Object.entries(WRITES))
+    for (const isDone of [false, true])
+      for (let at = 1; ; at++) {
+        const memory = { ...memoryStorage(), ...(writes > 1 && { isShared: true as const }) }
+        if (await endsAt(memory, { at, isDone, where: `${name}, ${isDone ? 'after' : 'before'} write ${at}` })) continue
+        expect([name, at - 1]).toEqual([name, writes])
+        break
+      }
+})
+
+/** False for a call that has fewer writes. */
+async function endsAt(
+  memory: Storage,
+  { at, isDone, where }: { readonly at: number; readonly isDone: boolean; readonly where: string },
+): Promise<boolean> {
+  const balance = QUOTE * 2n
+  const dying = ending({ ...memory }, { at, isDone })
+  const victim = await selling(undefined, { storage: dying.storage, balance })
+  dying.arm()
+  const answer = await unlessDead(victim.clock, victim.ask(SKY))
+  if (!dying.isDead()) {
+    expect(answer?.status).toBe(200)
+    return false
+  }
+  const next = await selling(undefined, { storage: { ...memory }, balance })
+  await next.gateway.takeOver()
+  for (const ms of [60_000, 3_600_000, 86_400_000]) {
+    await next.clock.advance(ms)
+    await next.gateway.maintain()
+  }
+  const charged = await chargesOf(next)
+  const [call] = await next.calls()
+  const polled = call && (await (await next.ask(undefined, { path: `/api/v1/calls/${call.id}` })).text())
+  expect([where, [0n, CHARGE].includes(charged)]).toEqual([where, true])
+  expect([where, answer?.status === 200 || polled?.includes('Hello') ? charged : CHARGE]).toEqual([where, CHARGE])
+  expect([where, await next.channel()]).toMatchObject([where, { charged, reserved: 0n }])
+  expect([where, (await next.ask(SKY)).status]).toEqual([where, 200])
+  expect([where, await next.channel()]).toMatchObject([where, { charged: charged + CHARGE, reserved: 0n }])
+  return true
+}
+
+test('a node that does not answer is 503 and charges nothing, and the key is served when it is back (contract 23.7)', async () => {
+  let isAway = false
+  const subject = await selling(undefined, { views: (balance) => (isAway ? [] : [[balance, 0n], [0n, 0n], [0n]]) })
+  isAway = true
+  // What was read a moment ago covers the call.
+  expect((await subject.ask(SKY)).status).toBe(200)
+  await subject.clock.advance(600_000)
+  const refused = await subject.ask(SKY)
+  expect([refused.status, refused.headers.has('retry-after'), refused.headers.has('payment-required')]).toEqual([
+    503,
+    true,
+    false,
+  ])
+  expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
+  isAway = false
+  expect((await subject.ask(SKY)).status).toBe(200)
+  expect(await subject.channel()).toMatchObject({ charged: CHARGE * 2n, reserved: 0n })
+})
+
+test('a leaked key spends at this seller what is left, or sends it to its payer, and is worth nothing then (contract 23.11)', async () => {
+  const balance = QUOTE + CHARGE
+  const after = (all: bigint, refunded: readonly bigint[]) => {
+    const back = refunded.reduce((sum, each) => sum + each, 0n)
+    return [[all - back, back === 0n ? 0n : all - back], [0n, 0n], [BigInt(refunded.length)]]
+  }
+  const thief = await selling(undefined, { balance, views: after })
+  expect((await thief.ask(SKY)).status).toBe(200)
+  const closed = await closeKey(thief)
+  expect([closed.status, (await closed.json()).payer]).toEqual([200, thief.buyer.payer.address])
+  expect(thief.refunded).toEqual([balance - CHARGE])
+  const used = await thief.ask(SKY)
+  expect([used.status, (await used.json()).error.code]).toEqual([402, 'insufficient_quota'])
+  expect((await thief.ask(undefined, { path: '/api/v1/key' })).status).toBe(200)
+})
+
+test('whatever a vendor says was used, a call is charged its quote at most; the ledger and the channel agree (contract 23.5)', async () => {
+  const tokens = fc.oneof(fc.nat(200), fc.nat(3_000_000))
+  const charges = new Set<bigint | null>()
+  const property = fc.asyncProperty(fc.array(fc.tuple(tokens, tokens), { minLength: 1, maxLength: 6 }), async (all) => {
+    let turn = 0
+    const subject = await selling(async () => {
+      const [prompt_tokens = 0, completion_tokens = 0] = all[turn++] ?? []
+      return wholeAnswer({
+        usage: { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens },
+      })
+    })
+    for (let at = 0; at < all.length; at++) expect((await subject.ask(SKY)).status).toBe(200)
+    const calls = await subject.calls()
+    for (const { charge, quote } of calls) {
+      expect(charge !== null && charge > 0n && charge <= quote).toBe(true)
+      charges.add(charge)
+    }
+    const charged = usdc(await chargesOf(subject))
+    expect(await subject.channel()).toMatchObject({ charged, reserved: 0n, available: 100_000n - charged })
+  })
+  await fc.assert(property, { numRuns: 25 })
+  expect(charges.size).toBeGreaterThan(5)
+})
