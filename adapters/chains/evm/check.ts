@@ -41,13 +41,14 @@ export async function checkEvm(rpc: Rpc, config: CheckConfig): Promise<EvmCheckR
   return await confirmedCheck(() => checkOnce(rpc, config))
 }
 
-async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
+/** Everything that a check asks the node, in one HTTP request. */
+async function readsOf(rpc: Rpc, config: CheckConfig) {
   const asset = lower(config.asset)
   const { relayer } = config
+  const checkedRelayer = checkedRelayerOf(config)
   const call = (data: Hex) => rpc.request('eth_call', [{ to: asset, data }, 'latest'])
-  const checkedRelayer = config.checksRelayer === false ? undefined : relayer
-  const codeAt = (address: Hex) =>
-    config.usesPermit2 ? rpc.request('eth_getCode', [address, 'latest']) : failure('not used')
+  const codeAt = (address: Hex, isUsed: unknown) =>
+    isUsed ? rpc.request('eth_getCode', [address, 'latest']) : failure('not used')
   const [
     chain,
     code,
@@ -75,17 +76,42 @@ async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult>
     rpc.request('eth_getCode', [MULTICALL, 'latest']),
     relayer ? rpc.request('eth_sendRawTransactionSync', ['0x']) : failure('nothing to send'),
     checkedRelayer ? rpc.request('eth_getCode', [checkedRelayer, 'latest']) : failure('nothing to check'),
-    codeAt(PERMIT2),
-    codeAt(UPTO_PROXY),
-    config.usesChannels ? rpc.request('eth_getCode', [BATCH_SETTLEMENT, 'latest']) : failure('not used'),
+    codeAt(PERMIT2, config.usesPermit2),
+    codeAt(UPTO_PROXY, config.usesPermit2),
+    codeAt(BATCH_SETTLEMENT, config.usesChannels),
   ])
+  return {
+    chain,
+    code,
+    name,
+    version,
+    separator,
+    state,
+    gas,
+    block,
+    multicall,
+    sync,
+    relayerCode,
+    permit2,
+    proxy,
+    escrow,
+  }
+}
+
+type Reads = Awaited<ReturnType<typeof readsOf>>
+
+/** The relayer whose account is checked here. */
+const checkedRelayerOf = ({ checksRelayer, relayer }: CheckConfig): Hex | undefined =>
+  checksRelayer === false ? undefined : relayer
+
+async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult> {
+  const reads = await readsOf(rpc, config)
+  const { chain, code, name, version, separator, state, gas, block, multicall } = reads
   const failed = [chain, code, name, version, separator, state, gas, block, multicall].find(
     (answer) => answer.kind === 'failure',
   )
   if (failed?.kind === 'failure') return { kind: 'unavailable', reason: failed.reason }
   const [id, balance] = [quantityIn(chain), quantityIn(gas)]
-  const baseFee =
-    block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
   if (
     id === undefined ||
     balance === undefined ||
@@ -104,7 +130,24 @@ async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult>
   if (hexIn(code) === '0x')
     return { kind: 'wrong', problems: [`asset: ${config.asset} has no code on ${config.network}`] }
 
-  const problems = [
+  const problems = problemsIn(reads, { config, balance })
+  if (problems.length > 0) {
+    const reason = await unanswered(rpc, [name, version, separator, state])
+    return reason === undefined ? { kind: 'wrong', problems } : { kind: 'unavailable', reason }
+  }
+  return readyOf(reads, { config, balance })
+}
+
+type Checked = { readonly config: CheckConfig; readonly balance: bigint }
+
+/** What is wrong with a token and a relayer, on the right network. */
+function problemsIn(reads: Reads, { config, balance }: Checked): readonly string[] {
+  const { name, version, separator, state, block, permit2, proxy, escrow } = reads
+  const asset = lower(config.asset)
+  const checkedRelayer = checkedRelayerOf(config)
+  const baseFee =
+    block.kind === 'result' ? (block.value as { baseFeePerGas?: unknown } | null)?.baseFeePerGas : undefined
+  return [
     ...domainProblems(config, asset, { name: textIn(name), version: textIn(version), separator: hexIn(separator) }),
     ...(flagIn({ ok: true, data: hexIn(state) ?? '0x' }) === undefined
       ? [`asset: ${config.asset} has no authorizationState (EIP-3009)`]
@@ -120,22 +163,22 @@ async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult>
       ? [`relayer_key: account ${checkedRelayer} has no balance to pay gas; top it up`]
       : []),
     ...(checkedRelayer
-      ? [codeProblem(checkedRelayer, hasCode(relayerCode))].flatMap((problem) =>
+      ? [codeProblem(checkedRelayer, hasCode(reads.relayerCode))].flatMap((problem) =>
           problem ? [`relayer_key: ${problem}`] : [],
         )
       : []),
-    ...(!relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
+    ...(!config.relayer || isQuantity(baseFee) ? [] : ['network: its blocks have no base fee; EIP-1559 is required']),
   ]
-  if (problems.length > 0) {
-    const reason = await unanswered(rpc, [name, version, separator, state])
-    return reason === undefined ? { kind: 'wrong', problems } : { kind: 'unavailable', reason }
-  }
+}
+
+function readyOf({ multicall, sync }: Reads, { config, balance }: Checked): EvmCheckResult {
+  const checkedRelayer = checkedRelayerOf(config)
   const hasMulticall = (hexIn(multicall) ?? '0x') !== '0x'
   const warnings = [
     ...(checkedRelayer && balance < (config.lowGas ?? 500_000_000_000_000n)
       ? [`relayer_key: account ${checkedRelayer} is running out of gas`]
       : []),
-    ...(!relayer || hasMulticall
+    ...(!config.relayer || hasMulticall
       ? []
       : [`network: there is no Multicall3 at ${MULTICALL}, so payments settle one by one`]),
   ]

@@ -4,137 +4,152 @@
 export type Position = { readonly line: number; readonly column: number }
 export type Positions = ReadonlyMap<string, Position>
 
+/** A reading of a file in progress. */
+type Reading = {
+  readonly toml: string
+  readonly found: Map<string, Position>
+  /** How many tables each list of tables has so far. */
+  readonly counts: Map<string, number>
+  /** Offset of the next character. */
+  at: number
+  /** Path of the table that the next pair belongs to. */
+  table: string
+}
+
 /**
  * Positions by path, such as `port`, `gateways.0.pay_to` or `trusted_proxies.1`. A table has the position of its first
  * header. The text must be valid TOML.
  */
 export function positionsIn(toml: string): Positions {
-  const found = new Map<string, Position>()
-  /** How many tables each list of tables has so far. */
-  const counts = new Map<string, number>()
-  let at = 0
-  let table = ''
-  for (skipBlanks(); at < toml.length; skipBlanks()) {
-    if (toml[at] === '[') header()
-    else pair(table)
+  const reading: Reading = { toml, found: new Map(), counts: new Map(), at: 0, table: '' }
+  for (skipBlanks(reading); reading.at < toml.length; skipBlanks(reading)) {
+    if (toml[reading.at] === '[') readHeader(reading)
+    else readPair(reading, reading.table)
   }
-  return found
+  return reading.found
+}
 
-  function header(): void {
-    const start = at
-    const isList = toml[at + 1] === '['
-    at += isList ? 2 : 1
-    const names = keyPath()
-    at += isList ? 2 : 1
-    const [last = ''] = names.slice(-1)
-    const parent = names.slice(0, -1).reduce((path, name) => element(dotted(path, name), start), '')
-    const path = dotted(parent, last)
-    note(path, start)
-    table = path
-    if (!isList) return
-    const count = counts.get(path) ?? 0
-    counts.set(path, count + 1)
-    table = `${path}.${count}`
-    note(table, start)
-  }
+function readHeader(reading: Reading): void {
+  const { toml, counts, at: start } = reading
+  const isList = toml[start + 1] === '['
+  reading.at += isList ? 2 : 1
+  const names = readKeyPath(reading)
+  reading.at += isList ? 2 : 1
+  const [last = ''] = names.slice(-1)
+  const parent = names.slice(0, -1).reduce((path, name) => noteElement(reading, dotted(path, name), start), '')
+  const path = dotted(parent, last)
+  note(reading, path, start)
+  reading.table = path
+  if (!isList) return
+  const count = counts.get(path) ?? 0
+  counts.set(path, count + 1)
+  reading.table = `${path}.${count}`
+  note(reading, reading.table, start)
+}
 
-  /** A name in a header means the last table of its list. */
-  function element(path: string, start: number): string {
-    note(path, start)
-    const count = counts.get(path)
-    return count === undefined ? path : `${path}.${count - 1}`
-  }
+/** A name in a header means the last table of its list. */
+function noteElement(reading: Reading, path: string, start: number): string {
+  note(reading, path, start)
+  const count = reading.counts.get(path)
+  return count === undefined ? path : `${path}.${count - 1}`
+}
 
-  function pair(inside: string): void {
-    const start = at
-    const path = keyPath().reduce((before, name) => {
-      const next = dotted(before, name)
-      note(next, start)
-      return next
-    }, inside)
-    at += 1 // the equals sign
-    value(path)
-  }
+function readPair(reading: Reading, inside: string): void {
+  const start = reading.at
+  const path = readKeyPath(reading).reduce((before, name) => {
+    const next = dotted(before, name)
+    note(reading, next, start)
+    return next
+  }, inside)
+  reading.at += 1 // the equals sign
+  readValue(reading, path)
+}
 
-  function keyPath(): readonly string[] {
-    const names: string[] = []
-    for (;;) {
-      skipBlanks()
-      const quote = toml[at]
-      const name = quote === '"' || quote === "'" ? quoted(quote) : bare(/[\w-]/)
-      names.push(name)
-      skipBlanks()
-      if (toml[at] !== '.') return names
-      at += 1
-    }
+function readKeyPath(reading: Reading): readonly string[] {
+  const { toml } = reading
+  const names: string[] = []
+  for (;;) {
+    skipBlanks(reading)
+    const quote = toml[reading.at]
+    const name = quote === '"' || quote === "'" ? readQuoted(reading, quote) : readBare(reading, /[\w-]/)
+    names.push(name)
+    skipBlanks(reading)
+    if (toml[reading.at] !== '.') return names
+    reading.at += 1
   }
+}
 
-  function value(path: string): void {
-    skipBlanks()
-    const first = toml[at] ?? ''
-    if (first === '[') return list(path)
-    if (first === '{') return inlineTable(path)
-    if (first === '"' || first === "'") return void quoted(first)
-    bare(/[^,\]}#\n]/)
-  }
+function readValue(reading: Reading, path: string): void {
+  skipBlanks(reading)
+  const first = reading.toml[reading.at] ?? ''
+  if (first === '[') return readList(reading, path)
+  if (first === '{') return readInlineTable(reading, path)
+  if (first === '"' || first === "'") return void readQuoted(reading, first)
+  readBare(reading, /[^,\]}#\n]/)
+}
 
-  function list(path: string): void {
-    at += 1
-    for (let index = 0; ; index++) {
-      skipBlanks()
-      if (toml[at] === ',') at += 1
-      skipBlanks()
-      if (toml[at] === ']' || at >= toml.length) break
-      note(`${path}.${index}`, at)
-      value(`${path}.${index}`)
-    }
-    at += 1
+function readList(reading: Reading, path: string): void {
+  const { toml } = reading
+  reading.at += 1
+  for (let index = 0; ; index++) {
+    skipComma(reading)
+    if (toml[reading.at] === ']' || reading.at >= toml.length) break
+    note(reading, `${path}.${index}`, reading.at)
+    readValue(reading, `${path}.${index}`)
   }
+  reading.at += 1
+}
 
-  function inlineTable(path: string): void {
-    at += 1
-    for (;;) {
-      skipBlanks()
-      if (toml[at] === ',') at += 1
-      skipBlanks()
-      if (toml[at] === '}' || at >= toml.length) break
-      pair(path)
-    }
-    at += 1
+function readInlineTable(reading: Reading, path: string): void {
+  const { toml } = reading
+  reading.at += 1
+  for (;;) {
+    skipComma(reading)
+    if (toml[reading.at] === '}' || reading.at >= toml.length) break
+    readPair(reading, path)
   }
+  reading.at += 1
+}
 
-  /** Text in quotes, which may be three. Escapes are not resolved: names of settings have none. */
-  function quoted(quote: string): string {
-    const mark = toml.startsWith(quote.repeat(3), at) ? quote.repeat(3) : quote
-    const start = at + mark.length
-    for (at = start; at < toml.length && !toml.startsWith(mark, at); at++) if (quote === '"' && toml[at] === '\\') at++
-    const text = toml.slice(start, at)
-    at += mark.length
-    // A text in three quotes may end with quotes of its own.
-    while (mark.length === 3 && toml[at] === quote) at += 1
-    return text
-  }
+/** Text in quotes, which may be three. Escapes are not resolved: names of settings have none. */
+function readQuoted(reading: Reading, quote: string): string {
+  const { toml } = reading
+  const mark = toml.startsWith(quote.repeat(3), reading.at) ? quote.repeat(3) : quote
+  const start = reading.at + mark.length
+  let end = start
+  for (; end < toml.length && !toml.startsWith(mark, end); end++) if (quote === '"' && toml[end] === '\\') end++
+  reading.at = end + mark.length
+  // A text in three quotes may end with quotes of its own.
+  while (mark.length === 3 && toml[reading.at] === quote) reading.at += 1
+  return toml.slice(start, end)
+}
 
-  function bare(allowed: RegExp): string {
-    const start = at
-    while (at < toml.length && allowed.test(toml[at] ?? '')) at += 1
-    if (at === start) at += 1
-    return toml.slice(start, at)
-  }
+function readBare(reading: Reading, allowed: RegExp): string {
+  const { toml, at: start } = reading
+  while (reading.at < toml.length && allowed.test(toml[reading.at] ?? '')) reading.at += 1
+  if (reading.at === start) reading.at += 1
+  return toml.slice(start, reading.at)
+}
 
-  function skipBlanks(): void {
-    for (;;) {
-      while (at < toml.length && /\s/.test(toml[at] ?? '')) at += 1
-      if (toml[at] !== '#') return
-      while (at < toml.length && toml[at] !== '\n') at += 1
-    }
-  }
+function skipComma(reading: Reading): void {
+  skipBlanks(reading)
+  if (reading.toml[reading.at] === ',') reading.at += 1
+  skipBlanks(reading)
+}
 
-  function note(path: string, offset: number): void {
-    if (found.has(path)) return
-    const before = toml.slice(0, offset)
-    found.set(path, { line: before.split('\n').length, column: offset - before.lastIndexOf('\n') })
+function skipBlanks(reading: Reading): void {
+  const { toml } = reading
+  for (;;) {
+    while (reading.at < toml.length && /\s/.test(toml[reading.at] ?? '')) reading.at += 1
+    if (toml[reading.at] !== '#') return
+    while (reading.at < toml.length && toml[reading.at] !== '\n') reading.at += 1
   }
+}
+
+function note({ toml, found }: Reading, path: string, offset: number): void {
+  if (found.has(path)) return
+  const before = toml.slice(0, offset)
+  found.set(path, { line: before.split('\n').length, column: offset - before.lastIndexOf('\n') })
 }
 
 const dotted = (path: string, name: string): string => (path === '' ? name : `${path}.${name}`)
