@@ -4,7 +4,7 @@
  * finds it again, because Twilio has no idempotency keys.
  */
 import { type Clock, ApiError, type Line, type Log, type PhoneVendor } from '../../../core/mod.ts'
-import { type Fetch, vendorHttp } from '../../http/fetch.ts'
+import { type Fetch, type VendorHttp, vendorHttp } from '../../http/fetch.ts'
 import { serviceErrorFor, withoutSecrets } from '../lib/passthrough.ts'
 import { envelope, type ErrorClassifier, record } from '../../http/error_replies.ts'
 
@@ -45,15 +45,19 @@ const NOT_TO_BE_HAD = new Set(['21421', '21422', '21615', '21631', '21649', '216
 
 const gone = () => new ApiError('NOT_FOUND', { message: 'There is no such number.' })
 
+/** The account and how it is reached. */
+type Account = {
+  readonly config: TwilioConfig
+  readonly http: VendorHttp
+  readonly headers: Readonly<Record<string, string>>
+  /** Base of the URLs of the API and of this account. */
+  readonly baseUrl: string
+  readonly url: string
+}
+type BuyOrder = Parameters<PhoneVendor['buy']>[0]
+
 export function twilio(config: TwilioConfig): PhoneVendor {
-  const {
-    accountSid,
-    authToken,
-    baseUrl = TWILIO_URL,
-    lookupsUrl = TWILIO_LOOKUPS_URL,
-    fraudFields = FIELDS.fraud,
-    countries = COUNTRIES,
-  } = config
+  const { accountSid, authToken, countries = COUNTRIES } = config
   const http = vendorHttp({
     ...config,
     name: 'twilio',
@@ -63,111 +67,124 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     errorFor: serviceErrorFor({ source: 'Twilio', timeoutMs: TIMEOUT_MS }),
   })
   const headers = { authorization: `Basic ${btoa(`${accountSid}:${authToken}`)}` }
-  const account = `${root(baseUrl)}/2010-04-01/Accounts/${accountSid}`
-  const orGone: ErrorClassifier = ({ status }) => (status === 404 ? gone() : undefined)
-
+  const baseUrl = root(config.baseUrl ?? TWILIO_URL)
+  const account: Account = { config, http, headers, baseUrl, url: `${baseUrl}/2010-04-01/Accounts/${accountSid}` }
   return {
     countries,
-
-    async lookup(number, about, { signal }) {
-      const classify: ErrorClassifier = ({ status, body }) => {
-        if (status !== 400 && status !== 404) return undefined
-        return new ApiError('PASSED_ON', {
-          status,
-          message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`,
-          fields: { status },
-        })
-      }
-      const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
-      return await http.requestText(
-        `${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`,
-        { signal, headers, classify },
-      )
-    },
-
-    async buy({ country, areaCode, order }, { signal }) {
-      const bought = await boughtUnder(order, signal)
-      if (bought) return bought
-      for (const number of await onOffer(country, areaCode, signal)) {
-        const line = await purchase(number, order, signal)
-        if (line) return line
-      }
-      return undefined
-    },
-
-    async has(id, { signal }) {
-      return await http.getJson(one(id), { signal, headers, classify: orGone }).then(() => true, isGone(false))
-    },
-
+    lookup: (number, about, { signal }) => lookup(account, { number, about }, signal),
+    buy: (order, { signal }) => buy(account, order, signal),
+    has: (id, { signal }) =>
+      http.getJson(numberUrl(account, id), { signal, headers, classify: orGone }).then(() => true, isGone(false)),
     async release(id, { signal }) {
-      await http.remove(one(id), { signal, headers, classify: orGone }).catch(isGone(undefined))
+      await http.remove(numberUrl(account, id), { signal, headers, classify: orGone }).catch(isGone(undefined))
     },
-
-    async lines({ signal }) {
-      const all: Line[] = []
-      let url: string | undefined = `${account}/IncomingPhoneNumbers.json?PageSize=${PAGE}`
-      for (let page = 0; url !== undefined && page < MAX_PAGES; page++) {
-        const { body } = await http.getJson(url, { signal, headers })
-        all.push(...linesIn(body))
-        const next = record(body).next_page_uri
-        url = typeof next === 'string' && next.startsWith('/2010-04-01/') ? root(baseUrl) + next : undefined
-      }
-      return all.filter(({ order }) => order !== '')
-    },
+    lines: ({ signal }) => linesOf(account, signal),
   }
+}
 
-  function one(id: string): string {
-    return `${account}/IncomingPhoneNumbers/${sidOf(id)}.json`
-  }
+const orGone: ErrorClassifier = ({ status }) => (status === 404 ? gone() : undefined)
 
-  async function boughtUnder(order: string, signal: AbortSignal): Promise<Line | undefined> {
-    const { body } = await http.getJson(
-      `${account}/IncomingPhoneNumbers.json?FriendlyName=${encodeURIComponent(OURS + order)}&PageSize=20`,
-      { signal, headers },
-    )
-    return linesIn(body).find((line) => line.order === order)
-  }
-
-  async function onOffer(
-    country: string,
-    areaCode: string | undefined,
-    signal: AbortSignal,
-  ): Promise<readonly string[]> {
-    const query = new URLSearchParams({
-      VoiceEnabled: 'true',
-      ExcludeAllAddressRequired: 'true',
-      PageSize: String(TRIES),
-      ...(areaCode && { AreaCode: areaCode }),
+async function lookup(
+  { config, http, headers }: Account,
+  { number, about }: { number: string; about: Parameters<PhoneVendor['lookup']>[1] },
+  signal: AbortSignal,
+): Promise<string> {
+  const { accountSid, authToken, lookupsUrl = TWILIO_LOOKUPS_URL, fraudFields = FIELDS.fraud } = config
+  const classify: ErrorClassifier = ({ status, body }) => {
+    if (status !== 400 && status !== 404) return undefined
+    return new ApiError('PASSED_ON', {
+      status,
+      message: `Twilio ${status}: ${withoutSecrets(envelope(body).message, [authToken, accountSid]).slice(0, 200) || 'unknown number'} (payment NOT charged)`,
+      fields: { status },
     })
-    const url = `${account}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${query}`
-    const body = await http
-      .getJson(url, { signal, headers, classify: orGone })
-      .then((answer) => answer.body, isGone(undefined))
-    const listed = record(body).available_phone_numbers
-    return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
   }
+  const fields = about === 'fraud' ? fraudFields : FIELDS.carrier
+  return await http.requestText(
+    `${root(lookupsUrl)}/v2/PhoneNumbers/${e164(number)}?Fields=${encodeURIComponent(fields)}`,
+    { signal, headers, classify },
+  )
+}
 
-  /** Undefined when this number cannot be bought. When the outcome is unknown, the account is checked. */
-  async function purchase(number: string, order: string, signal: AbortSignal): Promise<Line | undefined> {
-    const classify: ErrorClassifier = ({ status, body }) =>
-      status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined
-    const form = new URLSearchParams({ PhoneNumber: number, FriendlyName: OURS + order })
-    try {
-      const body = await http.postForm(`${account}/IncomingPhoneNumbers.json`, form, {
-        signal,
-        headers,
-        classify,
-        once: true,
-      })
-      const line = lineIn(body)
-      if (line) return { ...line, order }
-      throw http.failure('failed', 'twilio sold a number without saying which')
-    } catch (error) {
-      if (isNone(error)) return undefined
-      const bought = await boughtUnder(order, signal).catch(() => undefined)
-      if (bought) return bought
-      throw error
-    }
+async function buy(account: Account, wanted: BuyOrder, signal: AbortSignal): Promise<Line | undefined> {
+  const bought = await boughtUnder(account, wanted.order, signal)
+  if (bought) return bought
+  for (const number of await onOffer(account, wanted, signal)) {
+    const line = await purchase(account, { number, order: wanted.order }, signal)
+    if (line) return line
+  }
+  return undefined
+}
+
+async function linesOf({ http, headers, baseUrl, url: accountUrl }: Account, signal: AbortSignal): Promise<Line[]> {
+  const all: Line[] = []
+  let url: string | undefined = `${accountUrl}/IncomingPhoneNumbers.json?PageSize=${PAGE}`
+  for (let page = 0; url !== undefined && page < MAX_PAGES; page++) {
+    const { body } = await http.getJson(url, { signal, headers })
+    all.push(...linesIn(body))
+    const next = record(body).next_page_uri
+    url = typeof next === 'string' && next.startsWith('/2010-04-01/') ? baseUrl + next : undefined
+  }
+  return all.filter(({ order }) => order !== '')
+}
+
+const numberUrl = ({ url }: Account, id: string): string => `${url}/IncomingPhoneNumbers/${sidOf(id)}.json`
+
+async function boughtUnder(
+  { http, headers, url }: Account,
+  order: string,
+  signal: AbortSignal,
+): Promise<Line | undefined> {
+  const { body } = await http.getJson(
+    `${url}/IncomingPhoneNumbers.json?FriendlyName=${encodeURIComponent(OURS + order)}&PageSize=20`,
+    { signal, headers },
+  )
+  return linesIn(body).find((line) => line.order === order)
+}
+
+async function onOffer(
+  { http, headers, url }: Account,
+  { country, areaCode }: BuyOrder,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const query = new URLSearchParams({
+    VoiceEnabled: 'true',
+    ExcludeAllAddressRequired: 'true',
+    PageSize: String(TRIES),
+    ...(areaCode && { AreaCode: areaCode }),
+  })
+  const offers = `${url}/AvailablePhoneNumbers/${encodeURIComponent(country)}/Local.json?${query}`
+  const body = await http
+    .getJson(offers, { signal, headers, classify: orGone })
+    .then((answer) => answer.body, isGone(undefined))
+  const listed = record(body).available_phone_numbers
+  return (Array.isArray(listed) ? listed : []).flatMap((each) => numberIn(each) ?? []).slice(0, TRIES)
+}
+
+/** Undefined when this number cannot be bought. When the outcome is unknown, the account is checked. */
+async function purchase(
+  account: Account,
+  { number, order }: { number: string; order: string },
+  signal: AbortSignal,
+): Promise<Line | undefined> {
+  const { http, headers, url } = account
+  const classify: ErrorClassifier = ({ status, body }) =>
+    status < 500 && NOT_TO_BE_HAD.has(envelope(body).code) ? gone() : undefined
+  const form = new URLSearchParams({ PhoneNumber: number, FriendlyName: OURS + order })
+  try {
+    const body = await http.postForm(`${url}/IncomingPhoneNumbers.json`, form, {
+      signal,
+      headers,
+      classify,
+      once: true,
+    })
+    const line = lineIn(body)
+    if (line) return { ...line, order }
+    throw http.failure('failed', 'twilio sold a number without saying which')
+  } catch (error) {
+    if (isNone(error)) return undefined
+    const bought = await boughtUnder(account, order, signal).catch(() => undefined)
+    if (bought) return bought
+    throw error
   }
 }
 

@@ -36,6 +36,25 @@ export type TranslationOptions = {
 /** Comment that keeps the connection alive while upstream events have no equivalent in chat. */
 const ALIVE = ': working\n\n'
 
+/** A translation in progress. */
+type Translating = TranslationOptions & {
+  readonly upstream: ChatStream
+  readonly translation: StreamTranslation
+  readonly splitter: ReturnType<typeof eventSplitter>
+  /** Whether the model has produced a chunk, and whether the stream was returned to the caller. */
+  hasStarted: boolean
+  isAnswered: boolean
+  isLate: boolean
+  mayEnd: boolean
+  isOver: boolean
+  isCancelled: boolean
+  buffered: string
+  broken: Error | undefined
+  refused: ApiError | undefined
+}
+
+const encoder = new TextEncoder()
+
 /**
  * Translates a vendor's stream to chat chunks, read on demand. Resolves with the first chunk, within `timeoutMs`; an
  * earlier error is thrown. A later error becomes a last event in our words, and a stream that ends early rejects:
@@ -46,111 +65,116 @@ export async function translatedStream(
   translation: StreamTranslation,
   options: TranslationOptions,
 ): Promise<ChatStream> {
-  const { name, http, classify, clock, timeoutMs, signal } = options
-  const { rewriter, errorIn, isEnding, isPrelude = () => false } = translation
-  const encoder = new TextEncoder()
-  const splitter = eventSplitter()
-  /** Whether the model has produced a chunk, and whether the stream was returned to the caller. */
-  let hasStarted = false
-  let isAnswered = false
-  let isLate = false
-  let mayEnd = false
-  let isOver = false
-  let isCancelled = false
-  let buffered = ''
-  let broken: Error | undefined
-  let refused: ApiError | undefined
-
-  await begin()
-  isAnswered = true
+  const state: Translating = {
+    ...options,
+    upstream,
+    translation,
+    splitter: eventSplitter(),
+    hasStarted: false,
+    isAnswered: false,
+    isLate: false,
+    mayEnd: false,
+    isOver: false,
+    isCancelled: false,
+    buffered: '',
+    broken: undefined,
+    refused: undefined,
+  }
+  await begin(state)
+  state.isAnswered = true
   return {
-    next,
-    cancel,
-    apiErrorOf: () => refused,
+    next: () => next(state),
+    cancel() {
+      state.isCancelled = true
+      upstream.cancel()
+    },
+    apiErrorOf: () => state.refused,
     ...(upstream.beginsBy !== undefined && { beginsBy: upstream.beginsBy }),
   }
+}
 
-  async function begin(): Promise<void> {
-    const done = new AbortController()
-    void clock.wait(timeoutMs, done.signal).then(() => {
-      if (done.signal.aborted) return
-      isLate = true
-      upstream.cancel()
-    })
-    try {
-      while (!hasStarted && !isOver) buffered += await read()
-      if (!hasStarted) throw http.failure('failed', `${name} ended its stream before it said anything`)
-    } catch (error) {
-      upstream.cancel()
-      throw error
-    } finally {
-      done.abort()
-    }
-  }
-
-  async function next(): Promise<Uint8Array | undefined> {
-    const isDone = () => isCancelled || (isOver && buffered === '')
-    while (!isDone()) {
-      signal.throwIfAborted()
-      const text = buffered || (await read())
-      buffered = ''
-      if (text !== '' && !isCancelled) return encoder.encode(text)
-    }
-    return undefined
-  }
-
-  function cancel(): void {
-    isCancelled = true
+async function begin(state: Translating): Promise<void> {
+  const { upstream, clock, timeoutMs, http, name } = state
+  const done = new AbortController()
+  void clock.wait(timeoutMs, done.signal).then(() => {
+    if (done.signal.aborted) return
+    state.isLate = true
     upstream.cancel()
-  }
-
-  /** Translates the next bytes; '' for an incomplete event. */
-  async function read(): Promise<string> {
-    const bytes = await upstream.next()
-    if (isCancelled) return ''
-    if (isLate) throw http.failure('timeout', `${name} did not begin within ${timeoutMs} ms`)
-    if (bytes === undefined) return finish()
-    const events = splitEvents(bytes)
-    const text = events.map(translateEvent).join('')
-    return text === '' && events.length > 0 && isAnswered ? ALIVE : text
-  }
-
-  function splitEvents(bytes: Uint8Array): string[] {
-    try {
-      return splitter.push(bytes)
-    } catch {
-      upstream.cancel()
-      throw http.failure('failed', `${name} sent an event that is too long`)
+  })
+  try {
+    while (!state.hasStarted && !state.isOver) {
+      const text = await read(state)
+      state.buffered += text
     }
-  }
-
-  function translateEvent(raw: string): string {
-    const event = isOver ? undefined : parseEvent(raw)
-    if (!event) return ''
-    const error = errorIn(event)
-    if (error) return fail(http.errorFrom(error, classify))
-    mayEnd ||= isEnding(event)
-    const text = rewriter.on(event)
-    hasStarted ||= text !== '' && !isPrelude(event)
-    return text
-  }
-
-  function fail(apiError: Error): string {
-    if (!isAnswered) throw apiError
-    isOver = true
+    if (!state.hasStarted) throw http.failure('failed', `${name} ended its stream before it said anything`)
+  } catch (error) {
     upstream.cancel()
-    if (apiError instanceof ApiError) refused = apiError
-    const code = refused?.code ?? 'MODEL_UNAVAILABLE'
-    return sseJson({ error: { message: apiError.message, type: 'upstream_error', param: null, code } })
+    throw error
+  } finally {
+    done.abort()
   }
+}
 
-  function finish(): string {
-    const rest = translateEvent(splitter.flush())
-    if (isOver) return rest
-    if (!mayEnd) throw (broken ??= http.failure('failed', `${name} ended its stream before its last event`))
-    isOver = true
-    return rest + rewriter.end()
+async function next(state: Translating): Promise<Uint8Array | undefined> {
+  const isDone = () => state.isCancelled || (state.isOver && state.buffered === '')
+  while (!isDone()) {
+    state.signal.throwIfAborted()
+    const text = state.buffered || (await read(state))
+    state.buffered = ''
+    if (text !== '' && !state.isCancelled) return encoder.encode(text)
   }
+  return undefined
+}
+
+/** Translates the next bytes; '' for an incomplete event. */
+async function read(state: Translating): Promise<string> {
+  const { upstream, http, name, timeoutMs } = state
+  const bytes = await upstream.next()
+  if (state.isCancelled) return ''
+  if (state.isLate) throw http.failure('timeout', `${name} did not begin within ${timeoutMs} ms`)
+  if (bytes === undefined) return finish(state)
+  const events = splitEvents(state, bytes)
+  const text = events.map((event) => translateEvent(state, event)).join('')
+  return text === '' && events.length > 0 && state.isAnswered ? ALIVE : text
+}
+
+function splitEvents({ splitter, upstream, http, name }: Translating, bytes: Uint8Array): string[] {
+  try {
+    return splitter.push(bytes)
+  } catch {
+    upstream.cancel()
+    throw http.failure('failed', `${name} sent an event that is too long`)
+  }
+}
+
+function translateEvent(state: Translating, raw: string): string {
+  const { translation, http, classify } = state
+  const event = state.isOver ? undefined : parseEvent(raw)
+  if (!event) return ''
+  const error = translation.errorIn(event)
+  if (error) return fail(state, http.errorFrom(error, classify))
+  state.mayEnd ||= translation.isEnding(event)
+  const text = translation.rewriter.on(event)
+  state.hasStarted ||= text !== '' && !(translation.isPrelude?.(event) ?? false)
+  return text
+}
+
+function fail(state: Translating, apiError: Error): string {
+  if (!state.isAnswered) throw apiError
+  state.isOver = true
+  state.upstream.cancel()
+  if (apiError instanceof ApiError) state.refused = apiError
+  const code = state.refused?.code ?? 'MODEL_UNAVAILABLE'
+  return sseJson({ error: { message: apiError.message, type: 'upstream_error', param: null, code } })
+}
+
+function finish(state: Translating): string {
+  const { translation, splitter, http, name } = state
+  const rest = translateEvent(state, splitter.flush())
+  if (state.isOver) return rest
+  if (!state.mayEnd) throw (state.broken ??= http.failure('failed', `${name} ended its stream before its last event`))
+  state.isOver = true
+  return rest + translation.rewriter.end()
 }
 
 /** The error in an event as most vendors write it: `event: error`, `{"error": …}` or `{"type": "error"}`. */

@@ -71,58 +71,7 @@ export function Models({ models, kind, onKind, chosen, onChoose }: Choosing) {
       <p class="soft small" role="status">
         {listed.length === 1 ? '1 model' : `${listed.length} models`}. Prices include the margin. {feeText(listed)}
       </p>
-      {listed.length > 0 && (
-        <div class="table">
-          <table class="stacked">
-            <thead>
-              <tr>
-                <th scope="col">Model</th>
-                <th scope="col" class="wide">
-                  Kind
-                </th>
-                <th scope="col">Price</th>
-                <th scope="col">
-                  <span class="visually-hidden">Playground and code</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((model) => (
-                <tr key={model.id}>
-                  <th scope="row">
-                    {model.name}
-                    <br />
-                    <span class="mono soft">{model.id}</span>
-                  </th>
-                  <td class="wide">{KINDS.find((each) => each.kind === kindOf(model))?.title}</td>
-                  <td>{rateOf(model).text}</td>
-                  <td class="actions">
-                    <a
-                      class="chip"
-                      href={`/play?model=${encodeURIComponent(model.id)}`}
-                      aria-label={`Try ${model.name} of ${model.owned_by}`}
-                    >
-                      Try
-                    </a>
-                    <button
-                      type="button"
-                      class="chip"
-                      aria-pressed={model.id === chosen?.id}
-                      aria-label={`Code for ${model.name} of ${model.owned_by}`}
-                      onClick={() => {
-                        onChoose(model)
-                        document.getElementById('buy')?.scrollIntoView({ block: 'start' })
-                      }}
-                    >
-                      Code
-                    </button>
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+      {listed.length > 0 && <ModelTable models={shown} chosen={chosen} onChoose={onChoose} />}
       {shown.length < listed.length && (
         <p class="more">
           <button type="button" onClick={() => setWhole(true)}>
@@ -131,6 +80,61 @@ export function Models({ models, kind, onKind, chosen, onChoose }: Choosing) {
         </p>
       )}
     </section>
+  )
+}
+
+function ModelTable({ models, chosen, onChoose }: Pick<Choosing, 'models' | 'chosen' | 'onChoose'>) {
+  return (
+    <div class="table">
+      <table class="stacked">
+        <thead>
+          <tr>
+            <th scope="col">Model</th>
+            <th scope="col" class="wide">
+              Kind
+            </th>
+            <th scope="col">Price</th>
+            <th scope="col">
+              <span class="visually-hidden">Playground and code</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {models.map((model) => (
+            <tr key={model.id}>
+              <th scope="row">
+                {model.name}
+                <br />
+                <span class="mono soft">{model.id}</span>
+              </th>
+              <td class="wide">{KINDS.find((each) => each.kind === kindOf(model))?.title}</td>
+              <td>{rateOf(model).text}</td>
+              <td class="actions">
+                <a
+                  class="chip"
+                  href={`/play?model=${encodeURIComponent(model.id)}`}
+                  aria-label={`Try ${model.name} of ${model.owned_by}`}
+                >
+                  Try
+                </a>
+                <button
+                  type="button"
+                  class="chip"
+                  aria-pressed={model.id === chosen?.id}
+                  aria-label={`Code for ${model.name} of ${model.owned_by}`}
+                  onClick={() => {
+                    onChoose(model)
+                    document.getElementById('buy')?.scrollIntoView({ block: 'start' })
+                  }}
+                >
+                  Code
+                </button>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   )
 }
 

@@ -118,18 +118,7 @@ function Playground() {
           <p role="status" class={isBusy ? 'soft' : 'visually-hidden'}>
             {statusOf(state)}
           </p>
-          {state.kind === 'choosing' && <p class="soft">Fill in the form and ask for its price.</p>}
-          {state.kind === 'problem' && <p role="alert">{state.words}</p>}
-          {state.kind === 'quoted' && (
-            <PayPanel demand={state.demand} problem={state.problem} onPay={(payer) => pay(state, payer)} />
-          )}
-          {isBusy && state.result && <ResultView result={state.result} />}
-          {state.kind === 'bought' && (
-            <>
-              <ResultView result={state.bought.result} />
-              <ReceiptView bought={state.bought} />
-            </>
-          )}
+          <OutcomeView state={state} onPay={pay} />
         </div>
       </div>
       {order && shop && (
@@ -147,6 +136,21 @@ function Playground() {
       )}
       <Calls calls={calls} isBusy={isBusy} onContinue={goOn} />
     </Layout>
+  )
+}
+
+/** The price to pay, the result as it arrives, or what went wrong. */
+function OutcomeView({ state, onPay }: { state: State; onPay: (quoted: Quoted, payer: Payer) => Promise<void> }) {
+  if (state.kind === 'choosing') return <p class="soft">Fill in the form and ask for its price.</p>
+  if (state.kind === 'problem') return <p role="alert">{state.words}</p>
+  if (state.kind === 'quoted')
+    return <PayPanel demand={state.demand} problem={state.problem} onPay={(payer) => onPay(state, payer)} />
+  if (state.kind === 'busy') return state.result ? <ResultView result={state.result} /> : null
+  return (
+    <>
+      <ResultView result={state.bought.result} />
+      <ReceiptView bought={state.bought} />
+    </>
   )
 }
 
