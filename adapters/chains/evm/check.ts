@@ -140,7 +140,7 @@ async function checkOnce(rpc: Rpc, config: CheckConfig): Promise<EvmCheckResult>
 
 type Checked = { readonly config: CheckConfig; readonly balance: bigint }
 
-/** What is wrong with a token and a relayer, on the right network. */
+/** Problems of the token, the contracts and the relayer, once the node is on the right network. */
 function problemsIn(reads: Reads, { config, balance }: Checked): readonly string[] {
   const { name, version, separator, state, block, permit2, proxy, escrow } = reads
   const asset = lower(config.asset)

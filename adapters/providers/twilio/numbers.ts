@@ -73,8 +73,11 @@ export function twilio(config: TwilioConfig): PhoneVendor {
     countries,
     lookup: (number, about, { signal }) => lookup(account, { number, about }, signal),
     buy: (order, { signal }) => buy(account, order, signal),
-    has: (id, { signal }) =>
-      http.getJson(numberUrl(account, id), { signal, headers, classify: orGone }).then(() => true, isGone(false)),
+    async has(id, { signal }) {
+      return await http
+        .getJson(numberUrl(account, id), { signal, headers, classify: orGone })
+        .then(() => true, isGone(false))
+    },
     async release(id, { signal }) {
       await http.remove(numberUrl(account, id), { signal, headers, classify: orGone }).catch(isGone(undefined))
     },
