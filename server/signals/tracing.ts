@@ -37,75 +37,19 @@ type TracingOptions = Pick<TelemetryConfig, 'sampled' | 'isParentBased'> & {
 const hex = (bytes: number): string => randomBytes(bytes).toString('hex')
 const [SERVER, CLIENT] = [2, 3] as const
 
-export function tracing({ exporter, clock, sampled, isParentBased }: TracingOptions): Tracing {
-  const active = new AsyncLocalStorage<Active>()
+/** What the parts of tracing share. */
+type Tracer = TracingOptions & { readonly active: AsyncLocalStorage<Active> }
 
+export function tracing(options: TracingOptions): Tracing {
+  const tracer: Tracer = { ...options, active: new AsyncLocalStorage<Active>() }
   return {
-    async request(request, answer) {
-      const parent = parentOf(request.headers.get('traceparent'))
-      const span: Active = {
-        traceId: parent?.traceId ?? hex(16),
-        spanId: hex(8),
-        isSampled: parent && isParentBased ? parent.isSampled : isChosen(),
-        attributes: {},
-      }
-      if (!span.isSampled) return await answer()
-      const startMs = clock.now()
-      const response = await active.run(span, answer)
-      const { pathname, protocol, host } = new URL(request.url)
-      const { status } = response
-      exporter.add({
-        traceId: span.traceId,
-        spanId: span.spanId,
-        ...(parent && { parentSpanId: parent.spanId }),
-        name: span.name === undefined ? request.method : `${request.method} ${span.name}`,
-        kind: SERVER,
-        startMs,
-        endMs: clock.now(),
-        attributes: {
-          [NAMES.method]: request.method,
-          [NAMES.path]: masked(pathname),
-          [NAMES.scheme]: protocol.slice(0, -1),
-          [NAMES.serverAddress]: host,
-          [NAMES.status]: status,
-          ...span.attributes,
-        },
-        // A 4xx is not an error of the server, a 402 least of all.
-        ...(status >= 500 && { error: `HTTP ${status}` }),
-      })
-      return response
-    },
-
-    timed(name, vendor) {
-      const wrapped = Object.entries(vendor).map(([verb, value]) => [
-        verb,
-        typeof value === 'function'
-          ? (...args: readonly unknown[]) => {
-              const reply: unknown = value(...args)
-              return reply instanceof Promise ? spanned(vendorSpan(name, verb, args[0]), reply) : reply
-            }
-          : value,
-      ])
-      return Object.fromEntries(wrapped) as typeof vendor
-    },
-
-    chain: (chain, gateway) => ({
-      ...chain,
-      verify: (payment, offer, at) =>
-        spanned(chainSpan('verify', gateway, offer), chain.verify(payment, offer, at), ({ kind }) => ({
-          [NAMES.outcome]: kind,
-        })),
-      settle: (payment, offer, at) =>
-        spanned(chainSpan('settle', gateway, offer), chain.settle(payment, offer, at), (settlement) => ({
-          [NAMES.outcome]: settlement.kind,
-          ...(settlement.kind === 'settled' && { [NAMES.transaction]: settlement.receipt.transaction }),
-        })),
-    }),
-
+    request: (request, answer) => tracedRequest(tracer, request, answer),
+    timed: (name, vendor) => tracedVendor(tracer, name, vendor),
+    chain: (chain, gateway) => tracedChain(tracer, chain, gateway),
     meter: (gateway, meter, routes) => ({
       ...meter,
       answered(endpoint, status, ms) {
-        const span = active.getStore()
+        const span = tracer.active.getStore()
         const route = routes.get(endpoint)
         if (span) {
           Object.assign(span.attributes, { [NAMES.gateway]: gateway, [NAMES.endpoint]: endpoint })
@@ -116,42 +60,115 @@ export function tracing({ exporter, clock, sampled, isParentBased }: TracingOpti
       },
     }),
   }
+}
 
-  function isChosen(): boolean {
-    return sampled >= 1 || (sampled > 0 && Math.random() < sampled)
+async function tracedRequest(
+  tracer: Tracer,
+  request: Request,
+  answer: () => Response | Promise<Response>,
+): Promise<Response> {
+  const { active, clock, exporter, isParentBased } = tracer
+  const parent = parentOf(request.headers.get('traceparent'))
+  const span: Active = {
+    traceId: parent?.traceId ?? hex(16),
+    spanId: hex(8),
+    isSampled: parent && isParentBased ? parent.isSampled : isChosen(tracer),
+    attributes: {},
   }
+  if (!span.isSampled) return await answer()
+  const startMs = clock.now()
+  const response = await active.run(span, answer)
+  const { pathname, protocol, host } = new URL(request.url)
+  const { status } = response
+  exporter.add({
+    traceId: span.traceId,
+    spanId: span.spanId,
+    ...(parent && { parentSpanId: parent.spanId }),
+    name: span.name === undefined ? request.method : `${request.method} ${span.name}`,
+    kind: SERVER,
+    startMs,
+    endMs: clock.now(),
+    attributes: {
+      [NAMES.method]: request.method,
+      [NAMES.path]: masked(pathname),
+      [NAMES.scheme]: protocol.slice(0, -1),
+      [NAMES.serverAddress]: host,
+      [NAMES.status]: status,
+      ...span.attributes,
+    },
+    // A 4xx is not an error of the server, a 402 least of all.
+    ...(status >= 500 && { error: `HTTP ${status}` }),
+  })
+  return response
+}
 
-  /** Work without a request, such as a job or a sweep, begins a trace of its own. */
-  async function spanned<T>(
-    { name, attributes }: Pick<Span, 'name' | 'attributes'>,
-    work: Promise<T>,
-    outcome: (result: T) => Span['attributes'] = () => ({}),
-  ): Promise<T> {
-    const parent = active.getStore()
-    if (!(parent?.isSampled ?? isChosen())) return await work
-    const startMs = clock.now()
-    const end = (more: Pick<Span, 'error'> & { readonly attributes: Span['attributes'] }) =>
-      exporter.add({
-        traceId: parent?.traceId ?? hex(16),
-        spanId: hex(8),
-        ...(parent && { parentSpanId: parent.spanId }),
-        name,
-        kind: CLIENT,
-        startMs,
-        endMs: clock.now(),
-        ...more,
-        attributes: { ...attributes, ...more.attributes },
-      })
-    try {
-      const result = await work
-      end({ attributes: outcome(result) })
-      return result
-    } catch (error) {
-      // Only the class: a vendor's message may quote the prompt.
-      const kind = codeOf(error)
-      end({ attributes: { [NAMES.errorType]: kind }, error: kind })
-      throw error
-    }
+function tracedVendor<T extends object>(tracer: Tracer, name: string, vendor: T): T {
+  const wrapped = Object.entries(vendor).map(([verb, value]: [string, unknown]) => [
+    verb,
+    typeof value === 'function'
+      ? (...args: readonly unknown[]) => {
+          const reply: unknown = value(...args)
+          return reply instanceof Promise ? spanned(tracer, vendorSpan(name, verb, args[0]), { work: reply }) : reply
+        }
+      : value,
+  ])
+  return Object.fromEntries(wrapped) as T
+}
+
+function tracedChain(tracer: Tracer, chain: Chain, gateway: string): Chain {
+  return {
+    ...chain,
+    verify: (payment, offer, at) =>
+      spanned(tracer, chainSpan('verify', gateway, offer), {
+        work: chain.verify(payment, offer, at),
+        outcome: ({ kind }) => ({ [NAMES.outcome]: kind }),
+      }),
+    settle: (payment, offer, at) =>
+      spanned(tracer, chainSpan('settle', gateway, offer), {
+        work: chain.settle(payment, offer, at),
+        outcome: (settlement) => ({
+          [NAMES.outcome]: settlement.kind,
+          ...(settlement.kind === 'settled' && { [NAMES.transaction]: settlement.receipt.transaction }),
+        }),
+      }),
+  }
+}
+
+function isChosen({ sampled }: Tracer): boolean {
+  return sampled >= 1 || (sampled > 0 && Math.random() < sampled)
+}
+
+/** Work without a request, such as a job or a sweep, begins a trace of its own. */
+async function spanned<T>(
+  tracer: Tracer,
+  { name, attributes }: Pick<Span, 'name' | 'attributes'>,
+  { work, outcome = () => ({}) }: { work: Promise<T>; outcome?: (result: T) => Span['attributes'] },
+): Promise<T> {
+  const { active, clock, exporter } = tracer
+  const parent = active.getStore()
+  if (!(parent?.isSampled ?? isChosen(tracer))) return await work
+  const startMs = clock.now()
+  const end = (more: Pick<Span, 'error'> & { readonly attributes: Span['attributes'] }) =>
+    exporter.add({
+      traceId: parent?.traceId ?? hex(16),
+      spanId: hex(8),
+      ...(parent && { parentSpanId: parent.spanId }),
+      name,
+      kind: CLIENT,
+      startMs,
+      endMs: clock.now(),
+      ...more,
+      attributes: { ...attributes, ...more.attributes },
+    })
+  try {
+    const result = await work
+    end({ attributes: outcome(result) })
+    return result
+  } catch (error) {
+    // Only the class: a vendor's message may quote the prompt.
+    const kind = codeOf(error)
+    end({ attributes: { [NAMES.errorType]: kind }, error: kind })
+    throw error
   }
 }
 

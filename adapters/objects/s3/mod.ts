@@ -50,151 +50,180 @@ export type S3Objects = Objects & {
  * lifecycle rule that removes unfinished multipart uploads: a crash leaves one.
  */
 export function s3Objects(config: S3Config): S3Objects {
-  const { bucket, publicBaseUrl } = config
-  const base = publicBaseUrl?.replace(/\/+$/, '')
-  let loading: Promise<Store> | undefined
-  let isConditional = true
-
-  /** Loads the SDK on first use, because that takes long. */
-  function store(): Promise<Store> {
-    loading ??= import('@aws-sdk/client-s3').then((sdk) => ({ sdk, client: connect(sdk, config) }))
-    return loading
-  }
-
-  const pathOf = (key: string) => (config.prefix ? `${config.prefix}/${key}` : key)
-
-  /** The size of a stored object; undefined if absent. */
-  async function sizeOf(key: string): Promise<number | undefined> {
-    const { sdk, client } = await store()
-    try {
-      const { ContentLength: size } = await client.send(new sdk.HeadObjectCommand({ Bucket: bucket, Key: pathOf(key) }))
-      return size ?? 0
-    } catch (error) {
-      // Without ListBucket, a missing key is a 403.
-      if (statusOf(error) === 404 || statusOf(error) === 403) return undefined
-      throw toStoreError(error, 'find')
-    }
-  }
-
-  /**
-   * Writes if the key is absent, else returns the size of the stored object. Retries: another writer may be active, and
-   * the store may not support the condition, or may have completed a write whose response was lost.
-   */
-  async function putIfAbsent(
-    key: string,
-    write: (condition: { IfNoneMatch?: string }) => Promise<unknown>,
-  ): Promise<number | undefined> {
-    for (let attempt = 1; ; attempt++) {
-      const size = await sizeOf(key)
-      if (size !== undefined) return size
-      try {
-        await write(isConditional ? { IfNoneMatch: '*' } : {})
-        return undefined
-      } catch (error) {
-        const isRaced = statusOf(error) === 409 || statusOf(error) === 412
-        const isUnknown = statusOf(error) === 501 && isConditional
-        if (!(isRaced || isUnknown) || attempt === MAX_ATTEMPTS) throw toStoreError(error, 'put')
-        if (isUnknown) isConditional = false
-      }
-    }
-  }
-
-  /** Converts a range from the end, which not every store supports; null for an empty object. */
-  async function fromStart(key: string, range: ByteRange | undefined): Promise<ByteRange | null | undefined> {
-    if (!range || range.first >= 0) return range
-    const size = await sizeOf(key)
-    return size === undefined ? undefined : resolveRange(range, size)
-  }
-
-  async function putWhole(key: string, bytes: Uint8Array, type: string): Promise<number> {
-    const { sdk, client } = await store()
-    const content = { Bucket: bucket, Key: pathOf(key), Body: bytes, ContentType: type, ContentLength: bytes.length }
-    return (
-      (await putIfAbsent(key, (condition) => client.send(new sdk.PutObjectCommand({ ...content, ...condition })))) ??
-      bytes.length
-    )
-  }
-
-  async function putParts(
-    key: string,
-    first: Uint8Array,
-    { rest, spare, type }: { rest: AsyncIterable<Uint8Array>; spare: Uint8Array[]; type: string },
-  ): Promise<number> {
-    const upload = await beginUpload({ ...(await store()), bucket, path: pathOf(key), type })
-    let isComplete = false
-    try {
-      const sent = await upload.send(first, { rest, spare })
-      const existingSize = await putIfAbsent(key, upload.complete).catch(async (error: unknown) => {
-        // A completion whose response was lost is retried, and then finds no upload.
-        if ((await sizeOf(key)) !== sent) throw error
-      })
-      isComplete = existingSize === undefined
-      return existingSize ?? sent
-    } finally {
-      // Parts that remain belong to no key; the bucket's lifecycle rule removes them.
-      if (!isComplete) await upload.abort().catch(() => {})
-    }
-  }
-
+  const base = config.publicBaseUrl?.replace(/\/+$/, '')
+  const bucket: Bucket = { config, loading: undefined, isConditional: true }
   return {
     async ready() {
-      const { sdk, client } = await store()
-      await client.send(new sdk.HeadBucketCommand({ Bucket: bucket })).catch((error: unknown) => {
+      const { sdk, client } = await storeOf(bucket)
+      await client.send(new sdk.HeadBucketCommand({ Bucket: config.bucket })).catch((error: unknown) => {
         throw toStoreError(error, 'open its bucket')
       })
     },
-
     async put(key, given, type) {
       checkObject(key, type)
-      await putWhole(key, given.slice(), type)
+      await putWhole(bucket, key, { bytes: given.slice(), type })
     },
-
-    async putStream(key, body, type) {
-      const spare: Uint8Array[] = []
-      const parts = partsOf(body, spare)
-      try {
-        checkObject(key, type)
-        const existingSize = await sizeOf(key)
-        if (existingSize !== undefined) return { size: existingSize }
-        const { value: first = new Uint8Array(0) } = await parts.next()
-        const isSmall = first.length < PART_BYTES
-        return {
-          size: isSmall ? await putWhole(key, first, type) : await putParts(key, first, { rest: parts, spare, type }),
-        }
-      } finally {
-        await parts.return(undefined)
-        cancelBody(body)
-      }
-    },
-
+    putStream: (key, body, type) => putStream(bucket, key, { body, type }),
     async get(key, range) {
-      if (!isObjectKey(key)) return undefined
-      const { sdk, client } = await store()
-      const wanted = await fromStart(key, range)
-      if (wanted === null) return emptyPart(0)
-      try {
-        const within = wanted && { Range: `bytes=${wanted.first}-${wanted.last ?? ''}` }
-        return await toStoredObject(
-          await client.send(new sdk.GetObjectCommand({ Bucket: bucket, Key: pathOf(key), ...within })),
-        )
-      } catch (error) {
-        if (statusOf(error) === 404 && nameOf(error) !== 'NoSuchBucket') return undefined
-        if (statusOf(error) === 416) return emptyPart((await sizeOf(key)) ?? 0)
-        throw toStoreError(error, 'get')
-      }
+      return isObjectKey(key) ? await read(bucket, key, range) : undefined
     },
-
-    /** S3 answers 204 for a key that is not there; some compatible stores answer 404. */
     async delete(key) {
-      if (!isObjectKey(key)) return
-      const { sdk, client } = await store()
-      await client.send(new sdk.DeleteObjectCommand({ Bucket: bucket, Key: pathOf(key) })).catch((error: unknown) => {
-        if (statusOf(error) !== 404 || nameOf(error) === 'NoSuchBucket') throw toStoreError(error, 'delete')
-      })
+      if (isObjectKey(key)) await remove(bucket, key)
     },
-
     url: (key) => (base === undefined || !isObjectKey(key) ? undefined : `${base}/${key}`),
   }
+}
+
+type Bucket = {
+  readonly config: S3Config
+  /** The SDK, loaded on first use, because that takes long. */
+  loading: Promise<Store> | undefined
+  /** Whether the store supports conditional writes, as far as it has said. */
+  isConditional: boolean
+}
+
+function storeOf(bucket: Bucket): Promise<Store> {
+  bucket.loading ??= import('@aws-sdk/client-s3').then((sdk) => ({ sdk, client: connect(sdk, bucket.config) }))
+  return bucket.loading
+}
+
+/** How a command names an object. */
+const named = ({ config }: Bucket, key: string) => ({ Bucket: config.bucket, Key: pathOf(config, key) })
+
+const pathOf = ({ prefix }: S3Config, key: string): string => (prefix ? `${prefix}/${key}` : key)
+
+/** The size of a stored object; undefined if absent. */
+async function sizeOf(bucket: Bucket, key: string): Promise<number | undefined> {
+  const { sdk, client } = await storeOf(bucket)
+  try {
+    const { ContentLength: size } = await client.send(new sdk.HeadObjectCommand(named(bucket, key)))
+    return size ?? 0
+  } catch (error) {
+    // Without ListBucket, a missing key is a 403.
+    if (statusOf(error) === 404 || statusOf(error) === 403) return undefined
+    throw toStoreError(error, 'find')
+  }
+}
+
+/**
+ * Writes if the key is absent, else returns the size of the stored object. Retries: another writer may be active, and
+ * the store may not support the condition, or may have completed a write whose response was lost.
+ */
+async function putIfAbsent(
+  bucket: Bucket,
+  key: string,
+  write: (condition: { IfNoneMatch?: string }) => Promise<unknown>,
+): Promise<number | undefined> {
+  for (let attempt = 1; ; attempt++) {
+    const size = await sizeOf(bucket, key)
+    if (size !== undefined) return size
+    try {
+      await write(bucket.isConditional ? { IfNoneMatch: '*' } : {})
+      return undefined
+    } catch (error) {
+      const isRaced = statusOf(error) === 409 || statusOf(error) === 412
+      const isUnknown = statusOf(error) === 501 && bucket.isConditional
+      if (!(isRaced || isUnknown) || attempt === MAX_ATTEMPTS) throw toStoreError(error, 'put')
+      if (isUnknown) bucket.isConditional = false
+    }
+  }
+}
+
+async function putWhole(
+  bucket: Bucket,
+  key: string,
+  { bytes, type }: { readonly bytes: Uint8Array; readonly type: string },
+): Promise<number> {
+  const { sdk, client } = await storeOf(bucket)
+  const content = { ...named(bucket, key), Body: bytes, ContentType: type, ContentLength: bytes.length }
+  const write = (condition: { IfNoneMatch?: string }) =>
+    client.send(new sdk.PutObjectCommand({ ...content, ...condition }))
+  return (await putIfAbsent(bucket, key, write)) ?? bytes.length
+}
+
+async function putStream(
+  bucket: Bucket,
+  key: string,
+  { body, type }: { readonly body: ReadableStream<Uint8Array>; readonly type: string },
+): Promise<{ readonly size: number }> {
+  const spare: Uint8Array[] = []
+  const parts = partsOf(body, spare)
+  try {
+    checkObject(key, type)
+    const existingSize = await sizeOf(bucket, key)
+    if (existingSize !== undefined) return { size: existingSize }
+    const { value: first = new Uint8Array(0) } = await parts.next()
+    const isSmall = first.length < PART_BYTES
+    return {
+      size: isSmall
+        ? await putWhole(bucket, key, { bytes: first, type })
+        : await putParts(bucket, key, { first, rest: parts, spare, type }),
+    }
+  } finally {
+    await parts.return(undefined)
+    cancelBody(body)
+  }
+}
+
+async function putParts(
+  bucket: Bucket,
+  key: string,
+  {
+    first,
+    rest,
+    spare,
+    type,
+  }: { first: Uint8Array; rest: AsyncIterable<Uint8Array>; spare: Uint8Array[]; type: string },
+): Promise<number> {
+  const { config } = bucket
+  const store = await storeOf(bucket)
+  const upload = await beginUpload({ ...store, bucket: config.bucket, path: pathOf(config, key), type })
+  let isComplete = false
+  try {
+    const sent = await upload.send(first, { rest, spare })
+    const existingSize = await putIfAbsent(bucket, key, upload.complete).catch(async (error: unknown) => {
+      // A completion whose response was lost is retried, and then finds no upload.
+      if ((await sizeOf(bucket, key)) !== sent) throw error
+    })
+    isComplete = existingSize === undefined
+    return existingSize ?? sent
+  } finally {
+    // Parts that remain belong to no key; the bucket's lifecycle rule removes them.
+    if (!isComplete) await upload.abort().catch(() => {})
+  }
+}
+
+async function read(bucket: Bucket, key: string, range: ByteRange | undefined): Promise<StoredObject | undefined> {
+  const { sdk, client } = await storeOf(bucket)
+  const wanted = await fromStart(bucket, key, range)
+  if (wanted === null) return emptyPart(0)
+  try {
+    const within = wanted && { Range: `bytes=${wanted.first}-${wanted.last ?? ''}` }
+    return await toStoredObject(await client.send(new sdk.GetObjectCommand({ ...named(bucket, key), ...within })))
+  } catch (error) {
+    if (statusOf(error) === 404 && nameOf(error) !== 'NoSuchBucket') return undefined
+    if (statusOf(error) === 416) return emptyPart((await sizeOf(bucket, key)) ?? 0)
+    throw toStoreError(error, 'get')
+  }
+}
+
+/** Converts a range from the end, which not every store supports; null for an empty object. */
+async function fromStart(
+  bucket: Bucket,
+  key: string,
+  range: ByteRange | undefined,
+): Promise<ByteRange | null | undefined> {
+  if (!range || range.first >= 0) return range
+  const size = await sizeOf(bucket, key)
+  return size === undefined ? undefined : resolveRange(range, size)
+}
+
+/** S3 answers 204 for a key that is not there; some compatible stores answer 404. */
+async function remove(bucket: Bucket, key: string): Promise<void> {
+  const { sdk, client } = await storeOf(bucket)
+  await client.send(new sdk.DeleteObjectCommand(named(bucket, key))).catch((error: unknown) => {
+    if (statusOf(error) !== 404 || nameOf(error) === 'NoSuchBucket') throw toStoreError(error, 'delete')
+  })
 }
 
 type Store = { readonly sdk: typeof Sdk; readonly client: Sdk.S3Client }
