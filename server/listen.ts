@@ -55,119 +55,131 @@ export function inFlight(): InFlight {
 type GatewayHost = Parameters<typeof app>[0]['gateways'][number]
 type Options = { readonly log: ServerLog; readonly requests: InFlight }
 
+/** The sockets that are open. */
+type Sockets = {
+  readonly host: string
+  readonly tracing: Wired['tracing']
+  readonly servers: Bun.Server<unknown>[]
+  /** Ports of the gateways that have their own. */
+  readonly ports: Map<string, number>
+  sharedPort: number
+  isClosing: boolean
+}
+
 /** Opens all sockets. Throws StartError when one cannot be opened, with the others closed again. */
 export function listen(config: Config, wired: Wired, { log, requests }: Options): Listening {
-  const { gateways, devnet, metrics, tracing } = wired
-  const { public_origin: publicOrigin, trusted_proxies: trustedProxies = [], operator_token: operatorToken } = config
-  const servers: Bun.Server<unknown>[] = []
-  const ports = new Map<string, number>()
-  let sharedPort = config.port
-  let isClosing = false
-  const attempts = attemptLimit(wired.clock)
-  const devnetOption = devnet && {
-    devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, ports.get(name) ?? sharedPort)),
-    isKeyed: realVendors(config).length > 0,
+  const { gateways, devnet, tracing } = wired
+  const sockets: Sockets = {
+    host: config.host,
+    tracing,
+    servers: [],
+    ports: new Map(),
+    sharedPort: config.port,
+    isClosing: false,
   }
-  const metricsOption = metrics &&
-    operatorToken !== undefined && { metrics: { token: operatorToken, scrape: metrics.scrape } }
-  const operatorOption = operatorToken !== undefined && {
-    operator: operatorOf(config, wired, { token: operatorToken, attempts }),
+  const guard = guardOf(config, { sockets, log })
+  const track = (peer: Parameters<typeof guard.begin>[0]) => {
+    const answered = guard.begin(peer)
+    const end = requests.begin()
+    return (reply: { readonly isStream: boolean }) => {
+      answered(reply)
+      end()
+    }
   }
-  const total = config.max_connections ?? defaultLimits().total
-  const limits = { total, perAddress: config.max_connections_per_address ?? Math.ceil(total / 2) }
-  const isProxy = proxyCheck(trustedProxies)
-  const guard = guardConnections({
-    ...limits,
-    ports: () => servers.map(portOf),
-    isExempt: isProxy,
-    onClosed: (counts) => log.warn('connections over the limit were closed', { ...counts, ...limits }),
-  })
-  const shared = {
-    log,
-    track,
-    isClosing: () => isClosing,
-    trustedProxies,
-    buyerCommand: config.buyer_command,
-    attempts,
-    ...devnetOption,
-    ...metricsOption,
-    ...operatorOption,
-  }
+  const shared = { log, track, isClosing: () => sockets.isClosing, ...appOptions(config, wired, sockets) }
   const hosted = gateways.map(({ gateway, config: { hosts, publicOrigin: origin } }): GatewayHost => ({
     gateway,
     hosts,
     ...(origin && { origin }),
   }))
+  const stop = async (now: boolean): Promise<void> => {
+    if (now) guard.stop()
+    await Promise.all(sockets.servers.map((server) => server.stop(now)))
+  }
 
   try {
-    const server = open(config.port, { gateways: hosted, publicOrigin })
-    sharedPort = portOf(server)
+    const sharedApp = () => app({ ...shared, gateways: hosted, publicOrigin: config.public_origin })
+    const server = open(sockets, { port: config.port, setting: 'PORT', appOf: sharedApp })
+    sockets.sharedPort = portOf(server)
     for (const [index, { config: settings }] of gateways.entries()) {
       if (settings.port === undefined) continue
-      const single = { gateways: [{ ...(hosted[index] as GatewayHost), hosts: [] }] }
-      ports.set(
-        settings.name,
-        portOf(
-          devnet
-            ? openPreferred(settings.port, single)
-            : open(settings.port, single, `the port of gateway ${settings.name}`),
-        ),
-      )
+      const appOf = () => app({ ...shared, gateways: [{ ...(hosted[index] as GatewayHost), hosts: [] }] })
+      const wanted = { port: settings.port, setting: `the port of gateway ${settings.name}`, appOf }
+      sockets.ports.set(settings.name, portOf(devnet ? openPreferred(sockets, wanted) : open(sockets, wanted)))
     }
     // In the background: a gateway without the optional package sells all the same.
     prepareMcp().catch(() => {})
     const host = config.host.includes(':') ? `[${config.host}]` : config.host
-    return { url: `http://${host}:${server.port}`, closeConnections: () => void (isClosing = true), stop }
+    return { url: `http://${host}:${server.port}`, closeConnections: () => void (sockets.isClosing = true), stop }
   } catch (error) {
     void stop(true)
     throw error
   }
+}
 
-  function track(peer: Parameters<typeof guard.begin>[0]): (reply: { readonly isStream: boolean }) => void {
-    const answered = guard.begin(peer)
-    const end = requests.begin()
-    return (reply) => {
-      answered(reply)
-      end()
-    }
+function guardOf(config: Config, { sockets, log }: { readonly sockets: Sockets; readonly log: ServerLog }) {
+  const total = config.max_connections ?? defaultLimits().total
+  const limits = { total, perAddress: config.max_connections_per_address ?? Math.ceil(total / 2) }
+  return guardConnections({
+    ...limits,
+    ports: () => sockets.servers.map(portOf),
+    isExempt: proxyCheck(config.trusted_proxies ?? []),
+    onClosed: (counts) => log.warn('connections over the limit were closed', { ...counts, ...limits }),
+  })
+}
+
+/** What the apps of all sockets are given. */
+function appOptions(config: Config, wired: Wired, sockets: Sockets) {
+  const { gateways, devnet, metrics } = wired
+  const { trusted_proxies: trustedProxies = [], operator_token: token } = config
+  const attempts = attemptLimit(wired.clock)
+  const portOfGateway = (name: string) => sockets.ports.get(name) ?? sockets.sharedPort
+  return {
+    trustedProxies,
+    buyerCommand: config.buyer_command,
+    attempts,
+    ...(devnet && {
+      devnet: (origin: string) => devnetInfo(devnet, gateways, (name) => atPort(origin, portOfGateway(name))),
+      isKeyed: realVendors(config).length > 0,
+    }),
+    ...(metrics && token !== undefined && { metrics: { token, scrape: metrics.scrape } }),
+    ...(token !== undefined && { operator: operatorOf(config, wired, { token, attempts }) }),
   }
+}
 
-  function open(
-    port: number,
-    options: Pick<Parameters<typeof app>[0], 'gateways' | 'publicOrigin'>,
-    setting = 'PORT',
-  ): Bun.Server<unknown> {
-    const elysia = app({ ...shared, ...options })
-    try {
-      // Core checks body sizes, because Bun's own 413 has no body. Bun's idle timeout of 10 s is too short for inline
-      // work.
-      const server = Bun.serve({
-        port,
-        hostname: config.host,
-        idleTimeout: 255,
-        maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-        fetch: tracing ? (request) => tracing.request(request, () => elysia.fetch(request)) : elysia.fetch,
-      })
-      elysia.server = server
-      servers.push(server)
-      return server
-    } catch (error) {
-      throw listenError(error as Error & { code?: string }, { port, host: config.host, setting })
-    }
+type Wanted = {
+  readonly port: number
+  /** Name of the setting that errors tell. */
+  readonly setting: string
+  readonly appOf: () => ReturnType<typeof app>
+}
+
+function open({ host, tracing, servers }: Sockets, { port, setting, appOf }: Wanted): Bun.Server<unknown> {
+  const elysia = appOf()
+  try {
+    // Core checks body sizes, because Bun's own 413 has no body. Bun's idle timeout of 10 s is too short for inline
+    // work.
+    const server = Bun.serve({
+      port,
+      hostname: host,
+      idleTimeout: 255,
+      maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+      fetch: tracing ? (request) => tracing.request(request, () => elysia.fetch(request)) : elysia.fetch,
+    })
+    elysia.server = server
+    servers.push(server)
+    return server
+  } catch (error) {
+    throw listenError(error as Error & { code?: string }, { port, host, setting })
   }
+}
 
-  /** Devnet gateways use another port when theirs is in use; `/devnet` shows it. */
-  function openPreferred(port: number, options: Parameters<typeof open>[1]): Bun.Server<unknown> {
-    try {
-      return open(port, options)
-    } catch {
-      return open(0, options)
-    }
-  }
-
-  async function stop(now: boolean): Promise<void> {
-    if (now) guard.stop()
-    await Promise.all(servers.map((server) => server.stop(now)))
+/** Devnet gateways use another port when theirs is in use; `/devnet` shows it. */
+function openPreferred(sockets: Sockets, wanted: Wanted): Bun.Server<unknown> {
+  try {
+    return open(sockets, wanted)
+  } catch {
+    return open(sockets, { ...wanted, port: 0 })
   }
 }
 

@@ -93,12 +93,62 @@ const LIMITED =
   '{ echo 1000 > /proc/self/oom_score_adj; ulimit -c 0; ulimit -n 256; ulimit -t "$0"; ulimit -f 0; } 2> /dev/null; exec "$@"'
 const INTERPRETER = fileURLToPath(new URL('./interpreter.ts', import.meta.url))
 
+/** A process and the command that it works on. */
+type Process = Required<Pick<MachineOptions, 'memory' | 'idleSeconds' | 'clock'>> & {
+  readonly child: ChildProcess
+  /** Aborted when the process has ended or is being ended. */
+  readonly over: AbortController
+  ending: Ending
+  /** Takes the reply with the id `count`; undefined between commands. */
+  answer: ((ran: InterpreterReply | undefined) => void) | undefined
+  count: number
+  gone: Promise<void>
+}
+
 /** Resolves when Python is ready. Rejects when it does not start or `signal` aborts, with nothing left running. */
-export async function startMachine(
-  { programs, cwd, memory, seconds = DAY, clock, script = INTERPRETER, idleSeconds = IDLE_SECONDS }: MachineOptions,
-  { signal }: { signal: AbortSignal },
-): Promise<Machine> {
+export async function startMachine(options: MachineOptions, { signal }: { signal: AbortSignal }): Promise<Machine> {
   signal.throwIfAborted()
+  const { memory, clock, idleSeconds = IDLE_SECONDS } = options
+  const state: Process = {
+    memory,
+    clock,
+    idleSeconds,
+    child: spawnPython(options),
+    over: new AbortController(),
+    ending: { why: 'it exited unexpectedly', returncode: KILLED },
+    answer: undefined,
+    count: 0,
+    gone: Promise.resolve(),
+  }
+  state.gone = goneOf(state)
+  hear(state.child, {
+    answered: (ran) => state.answer?.(ran),
+    isExpected: (id) => state.answer !== undefined && id === state.count,
+    end: (why) => end(state, why),
+  })
+  const isReady = await becomesReady(state, signal)
+  const { pid } = state.child
+  if (!isReady || pid === undefined) {
+    await state.gone
+    throw new Error(`Python did not start: ${state.ending.why}`)
+  }
+  await lower(pid)
+  void watch(state, pid)
+  let turn: Promise<unknown> = Promise.resolve()
+  return {
+    pid,
+    isAlive: () => isAlive(state),
+    end: () => end(state, 'it was terminated'),
+    gone: state.gone,
+    run(command, at) {
+      const running = turn.then(() => runNow(state, command, at))
+      turn = running.catch(() => {})
+      return running
+    },
+  }
+}
+
+function spawnPython({ programs, cwd, memory, seconds = DAY, script = INTERPRETER }: MachineOptions): ChildProcess {
   const { deno, pyodide } = programs
   const limits = `--v8-flags=--max-old-space-size=${HEAP_MEMORY},--wasm-max-mem-pages=${memory * WASM_PAGES_PER_MB}`
   const args = [
@@ -112,113 +162,109 @@ export async function startMachine(
     String(MAX_OUTPUT),
   ]
   const processorSeconds = Math.ceil((seconds + START_MS / 1000) * availableParallelism())
-  const child = spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], {
+  return spawn('/bin/sh', ['-c', LIMITED, String(processorSeconds), deno, ...args], {
     cwd,
     env: ENVIRONMENT,
     detached: true,
     stdio: ['pipe', 'pipe', 'ignore'],
   })
-  const over = new AbortController()
-  let ending: Ending = { why: 'it exited unexpectedly', returncode: KILLED }
-  let answer: ((ran: InterpreterReply | undefined) => void) | undefined
-  let count = 0
+}
 
-  const gone = new Promise<void>((resolve) => {
+/** Resolves when the process has exited; until then notes why. */
+function goneOf(state: Process): Promise<void> {
+  return new Promise((resolve) => {
     const finish = (): void => {
-      over.abort()
-      answer?.(undefined)
+      state.over.abort()
+      state.answer?.(undefined)
       resolve()
     }
-    child.once('close', (code) => {
-      if (code !== null && UNSTARTED.has(code) && isAlive())
-        ending = { ...ending, why: 'it cannot be started: the program is missing or does not run on this system' }
+    state.child.once('close', (code) => {
+      if (code !== null && UNSTARTED.has(code) && isAlive(state))
+        state.ending = {
+          ...state.ending,
+          why: 'it cannot be started: the program is missing or does not run on this system',
+        }
       finish()
     })
-    child.once('error', (error) => {
-      ending = { ...ending, why: `it cannot be started (${(error as NodeJS.ErrnoException).code ?? 'unknown'})` }
+    state.child.once('error', (error) => {
+      const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
+      state.ending = { ...state.ending, why: `it cannot be started (${code})` }
       finish()
     })
   })
-  const isAlive = (): boolean => !over.signal.aborted
-  const end = (why: string, returncode = KILLED): void => {
-    if (isAlive()) ending = { why, returncode }
-    over.abort()
-    child.kill('SIGKILL')
-  }
-  hear(child, { answered: (ran) => answer?.(ran), isExpected: (id) => answer !== undefined && id === count, end })
+}
 
+const isAlive = ({ over }: Process): boolean => !over.signal.aborted
+
+function end(state: Process, why: string, returncode = KILLED): void {
+  if (isAlive(state)) state.ending = { why, returncode }
+  state.over.abort()
+  state.child.kill('SIGKILL')
+}
+
+async function becomesReady(state: Process, signal: AbortSignal): Promise<boolean> {
   const started = new AbortController()
-  const late = () => end(signal.aborted ? 'the caller no longer waits' : 'it did not start in time')
+  const late = () => end(state, signal.aborted ? 'the caller no longer waits' : 'it did not start in time')
   signal.addEventListener('abort', late, { once: true })
-  void clock.wait(START_MS, started.signal).then(() => started.signal.aborted || late())
-  const isReady = (await next(0)) !== undefined
+  void state.clock.wait(START_MS, started.signal).then(() => started.signal.aborted || late())
+  const isReady = (await next(state, 0)) !== undefined
   started.abort()
   signal.removeEventListener('abort', late)
-  if (!isReady || child.pid === undefined) {
-    await gone
-    throw new Error(`Python did not start: ${ending.why}`)
-  }
-  const { pid } = child
-  await lower(pid)
-  void watch()
-  let turn: Promise<unknown> = Promise.resolve()
-  return { pid, isAlive, end: () => end('it was terminated'), gone, run }
+  return isReady
+}
 
-  /** The reply with this id; undefined when the process ends first. */
-  function next(id: number): Promise<InterpreterReply | undefined> {
-    count = id
-    return new Promise((resolve) => {
-      answer = (ran) => {
-        answer = undefined
-        resolve(ran)
-      }
-      if (!isAlive()) answer(undefined)
-    })
-  }
-
-  function run(command: readonly string[], at: { seconds: number; signal: AbortSignal }): Promise<Ran | undefined> {
-    const running = turn.then(() => runNow(command, at))
-    turn = running.catch(() => {})
-    return running
-  }
-
-  async function runNow(
-    command: readonly string[],
-    at: { seconds: number; signal: AbortSignal },
-  ): Promise<Ran | undefined> {
-    at.signal.throwIfAborted()
-    if (!isAlive()) return undefined
-    const ms = at.seconds * 1000
-    const answering = next(count + 1)
-    child.stdin?.write(`${JSON.stringify({ id: count, command, ms } satisfies InterpreterRequest)}\n`)
-    const done = new AbortController()
-    const timer = clock.wait(ms + GRACE_MS, done.signal).then(() => {
-      if (!done.signal.aborted) end(`it ran for more than ${at.seconds} seconds and could not be interrupted`, LATE)
-    })
-    const ran = await answering
-    done.abort()
-    await timer
-    if (ran) return { stdout: ran.stdout, stderr: ran.stderr, returncode: ran.returncode }
-    await gone
-    return { stdout: '', stderr: `The sandbox has ended: ${ending.why}.\n`, returncode: ending.returncode }
-  }
-
-  /** Measures the process from outside, because it cannot be trusted to report its own usage. */
-  async function watch(): Promise<void> {
-    let ticks: number | undefined
-    let idle = 0
-    let most = Infinity
-    while (isAlive()) {
-      const isBusy = answer !== undefined
-      const seen = await usageOf(pid).catch(() => undefined)
-      if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(`it used more than its ${memory} MB of memory`)
-      if (seen && seen.threads > most) end('it started too many threads')
-      most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
-      idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - CHECK_EVERY_MS / 1000)
-      if (idle > idleSeconds * TICKS) end('it used the processor while no command was running')
-      ticks = seen?.ticks ?? ticks
-      await clock.wait(CHECK_EVERY_MS, over.signal)
+/** The reply with this id; undefined when the process ends first. */
+function next(state: Process, id: number): Promise<InterpreterReply | undefined> {
+  state.count = id
+  return new Promise((resolve) => {
+    state.answer = (ran) => {
+      state.answer = undefined
+      resolve(ran)
     }
+    if (!isAlive(state)) state.answer(undefined)
+  })
+}
+
+async function runNow(
+  state: Process,
+  command: readonly string[],
+  at: { seconds: number; signal: AbortSignal },
+): Promise<Ran | undefined> {
+  at.signal.throwIfAborted()
+  if (!isAlive(state)) return undefined
+  const ms = at.seconds * 1000
+  const answering = next(state, state.count + 1)
+  state.child.stdin?.write(`${JSON.stringify({ id: state.count, command, ms } satisfies InterpreterRequest)}\n`)
+  const done = new AbortController()
+  const timer = state.clock.wait(ms + GRACE_MS, done.signal).then(() => {
+    if (!done.signal.aborted)
+      end(state, `it ran for more than ${at.seconds} seconds and could not be interrupted`, LATE)
+  })
+  const ran = await answering
+  done.abort()
+  await timer
+  if (ran) return { stdout: ran.stdout, stderr: ran.stderr, returncode: ran.returncode }
+  await state.gone
+  const { why, returncode } = state.ending
+  return { stdout: '', stderr: `The sandbox has ended: ${why}.\n`, returncode }
+}
+
+/** Measures the process from outside, because it cannot be trusted to report its own usage. */
+async function watch(state: Process, pid: number): Promise<void> {
+  const { memory, idleSeconds, clock, over } = state
+  let ticks: number | undefined
+  let idle = 0
+  let most = Infinity
+  while (isAlive(state)) {
+    const isBusy = state.answer !== undefined
+    const seen = await usageOf(pid).catch(() => undefined)
+    if (seen && seen.kb > (memory + OWN_MEMORY) * PAGE_KB) end(state, `it used more than its ${memory} MB of memory`)
+    if (seen && seen.threads > most) end(state, 'it started too many threads')
+    most = Math.min(most, (seen?.threads ?? Infinity) + MAX_THREADS)
+    idle = isBusy || !seen ? 0 : Math.max(0, idle + seen.ticks - (ticks ?? seen.ticks) - CHECK_EVERY_MS / 1000)
+    if (idle > idleSeconds * TICKS) end(state, 'it used the processor while no command was running')
+    ticks = seen?.ticks ?? ticks
+    await clock.wait(CHECK_EVERY_MS, over.signal)
   }
 }
 
