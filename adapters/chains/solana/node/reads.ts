@@ -78,132 +78,74 @@ const CLOCK = 'SysvarC1ock11111111111111111111111111111111' as Address
 /** Error codes of a node that could not parse it or found a bad signature. */
 const REJECTED_CODES = [-32602, -32003]
 
-export function solanaReads(rpc: Rpc): SolanaReads {
-  /** Parses a result; an error from the node or an unreadable answer is a failure. */
-  async function call<T>(
-    method: string,
-    params: readonly unknown[],
-    { signal, read }: { signal?: AbortSignal | undefined; read: (result: unknown) => T | undefined },
-  ): Promise<T | RpcFailure> {
-    const answer = await rpc.request(method, params, signal)
-    if (answer.kind !== 'result') return asFailure(method, answer)
-    try {
-      return read(answer.value) ?? failure(`${method}: the answer cannot be read`)
-    } catch {
-      return failure(`${method}: the answer cannot be read`)
-    }
+/** Parses a result; an error from the node or an unreadable answer is a failure. */
+async function call<T>(
+  rpc: Rpc,
+  [method, params]: readonly [method: string, params: readonly unknown[]],
+  { signal, read }: { signal?: AbortSignal | undefined; read: (result: unknown) => T | undefined },
+): Promise<T | RpcFailure> {
+  const answer = await rpc.request(method, params, signal)
+  if (answer.kind !== 'result') return asFailure(method, answer)
+  try {
+    return read(answer.value) ?? failure(`${method}: the answer cannot be read`)
+  } catch {
+    return failure(`${method}: the answer cannot be read`)
   }
+}
 
+export function solanaReads(rpc: Rpc): SolanaReads {
   return {
     simulate: (transaction, signal) =>
       call(
-        'simulateTransaction',
-        [transaction, { encoding: 'base64', sigVerify: false, replaceRecentBlockhash: false, commitment: 'confirmed' }],
-        {
-          signal,
-          read(result) {
-            const { err } = field(result, 'value') as { err?: unknown }
-            return err === undefined ? undefined : { kind: 'simulated', err }
-          },
-        },
+        rpc,
+        [
+          'simulateTransaction',
+          [
+            transaction,
+            { encoding: 'base64', sigVerify: false, replaceRecentBlockhash: false, commitment: 'confirmed' },
+          ],
+        ],
+        { signal, read: parseSimulation },
       ),
-
     accounts: (addresses, { commitment, signal }) =>
-      call('getMultipleAccounts', [[...addresses, CLOCK], { encoding: 'base64', commitment }], {
+      call(rpc, ['getMultipleAccounts', [[...addresses, CLOCK], { encoding: 'base64', commitment }]], {
         signal,
-        read(result) {
-          const [clock, ...others] = (field(result, 'value') as readonly unknown[]).map(parseAccount).toReversed()
-          if (!clock || clock.data.length < 40 || others.length !== addresses.length) return undefined
-          return {
-            kind: 'accounts',
-            slot: slotIn(result),
-            time: Number(view(clock.data).getBigInt64(32, true)),
-            found: others.toReversed(),
-          }
-        },
+        read: (result) => parseAccounts(result, addresses.length),
       }),
-
     status: (signature, signal) =>
-      call('getSignatureStatuses', [[signature], { searchTransactionHistory: true }], {
+      call(rpc, ['getSignatureStatuses', [[signature], { searchTransactionHistory: true }]], {
         signal,
-        read(result): Status | undefined {
-          const [status] = field(result, 'value') as readonly (
-            | { err?: unknown; confirmations?: unknown; confirmationStatus?: unknown }
-            | null
-            | undefined
-          )[]
-          if (status === null) return { kind: 'unseen', slot: slotIn(result) }
-          if (status?.err === undefined) return undefined
-          const { err, confirmations, confirmationStatus } = status
-          // No count of confirmations means finalized.
-          const isConfirmed =
-            confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized'
-          return { kind: 'seen', failed: err !== null, isConfirmed }
-        },
+        read: parseStatus,
       }),
-
     transaction: (signature, signal) =>
       call(
-        'getTransaction',
-        [signature, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 }],
-        {
-          signal,
-          read: (result) => (result === null ? { kind: 'absent' as const } : parseConfirmed(result)),
-        },
+        rpc,
+        [
+          'getTransaction',
+          [signature, { encoding: 'base64', commitment: 'confirmed', maxSupportedTransactionVersion: 0 }],
+        ],
+        { signal, read: (result) => (result === null ? { kind: 'absent' as const } : parseConfirmed(result)) },
       ),
-
-    latest: (signal) =>
-      call('getLatestBlockhash', [{ commitment: 'confirmed' }], {
-        signal,
-        read(result) {
-          const { blockhash, lastValidBlockHeight } = field(result, 'value') as {
-            blockhash?: unknown
-            lastValidBlockHeight?: unknown
-          }
-          return typeof blockhash === 'string'
-            ? { kind: 'latest', blockhash, lastValid: parseCount(lastValidBlockHeight) }
-            : undefined
-        },
-      }),
-
+    latest: (signal) => call(rpc, ['getLatestBlockhash', [{ commitment: 'confirmed' }]], { signal, read: parseLatest }),
     validity: (blockhash, commitment, signal) =>
-      call('isBlockhashValid', [blockhash, { commitment }], {
-        signal,
-        read(result) {
-          const valid = field(result, 'value')
-          return typeof valid === 'boolean' ? { kind: 'validity', valid, slot: slotIn(result) } : undefined
-        },
-      }),
-
+      call(rpc, ['isBlockhashValid', [blockhash, { commitment }]], { signal, read: parseValidity }),
     signatures: (address, { before, limit, since }, signal) =>
       call(
-        'getSignaturesForAddress',
+        rpc,
         [
-          address,
-          {
-            commitment: 'confirmed',
-            limit,
-            ...(before && { before }),
-            ...(since !== undefined && { minContextSlot: since }),
-          },
+          'getSignaturesForAddress',
+          [
+            address,
+            {
+              commitment: 'confirmed',
+              limit,
+              ...(before && { before }),
+              ...(since !== undefined && { minContextSlot: since }),
+            },
+          ],
         ],
-        {
-          signal,
-          read(result) {
-            const rows = result as readonly { signature?: unknown; blockTime?: unknown; memo?: unknown }[]
-            if (!rows.every(({ signature }) => typeof signature === 'string')) return undefined
-            const found = rows.map(({ signature, blockTime, memo }) => {
-              return {
-                signature: signature as string,
-                time: typeof blockTime === 'number' ? blockTime : undefined,
-                memo: typeof memo === 'string' ? memo : undefined,
-              }
-            })
-            return { kind: 'signatures', found }
-          },
-        },
+        { signal, read: parseSignatures },
       ),
-
     async send(transaction, signal) {
       const answer = await rpc.request(
         'sendTransaction',
@@ -216,6 +158,67 @@ export function solanaReads(rpc: Rpc): SolanaReads {
       return asFailure('sendTransaction', answer)
     },
   }
+}
+
+// The parsers return undefined for, or throw at, an answer that cannot be read.
+
+function parseSimulation(result: unknown): Simulation | undefined {
+  const { err } = field(result, 'value') as { err?: unknown }
+  return err === undefined ? undefined : { kind: 'simulated', err }
+}
+
+/** The last account is the clock's. */
+function parseAccounts(result: unknown, count: number): Accounts | undefined {
+  const [clock, ...others] = (field(result, 'value') as readonly unknown[]).map(parseAccount).toReversed()
+  if (!clock || clock.data.length < 40 || others.length !== count) return undefined
+  return {
+    kind: 'accounts',
+    slot: slotIn(result),
+    time: Number(view(clock.data).getBigInt64(32, true)),
+    found: others.toReversed(),
+  }
+}
+
+function parseStatus(result: unknown): Status | undefined {
+  const [status] = field(result, 'value') as readonly (
+    | { err?: unknown; confirmations?: unknown; confirmationStatus?: unknown }
+    | null
+    | undefined
+  )[]
+  if (status === null) return { kind: 'unseen', slot: slotIn(result) }
+  if (status?.err === undefined) return undefined
+  const { err, confirmations, confirmationStatus } = status
+  // No count of confirmations means finalized.
+  const isConfirmed = confirmations === null || confirmationStatus === 'confirmed' || confirmationStatus === 'finalized'
+  return { kind: 'seen', failed: err !== null, isConfirmed }
+}
+
+function parseLatest(result: unknown): Latest | undefined {
+  const { blockhash, lastValidBlockHeight } = field(result, 'value') as {
+    blockhash?: unknown
+    lastValidBlockHeight?: unknown
+  }
+  return typeof blockhash === 'string'
+    ? { kind: 'latest', blockhash, lastValid: parseCount(lastValidBlockHeight) }
+    : undefined
+}
+
+function parseValidity(result: unknown): Validity | undefined {
+  const valid = field(result, 'value')
+  return typeof valid === 'boolean' ? { kind: 'validity', valid, slot: slotIn(result) } : undefined
+}
+
+function parseSignatures(result: unknown): Signatures | undefined {
+  const rows = result as readonly { signature?: unknown; blockTime?: unknown; memo?: unknown }[]
+  if (!rows.every(({ signature }) => typeof signature === 'string')) return undefined
+  const found = rows.map(({ signature, blockTime, memo }) => {
+    return {
+      signature: signature as string,
+      time: typeof blockTime === 'number' ? blockTime : undefined,
+      memo: typeof memo === 'string' ? memo : undefined,
+    }
+  })
+  return { kind: 'signatures', found }
 }
 
 /** Parses a token account. Undefined for an account of another mint, or none of a token. */
