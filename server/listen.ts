@@ -128,7 +128,7 @@ function guardOf(config: Config, { sockets, log }: { readonly sockets: Sockets; 
   })
 }
 
-/** What the apps of all sockets are given. */
+/** Options that the apps of all sockets share. */
 function appOptions(config: Config, wired: Wired, sockets: Sockets) {
   const { gateways, devnet, metrics } = wired
   const { trusted_proxies: trustedProxies = [], operator_token: token } = config

@@ -37,7 +37,7 @@ type TracingOptions = Pick<TelemetryConfig, 'sampled' | 'isParentBased'> & {
 const hex = (bytes: number): string => randomBytes(bytes).toString('hex')
 const [SERVER, CLIENT] = [2, 3] as const
 
-/** What the parts of tracing share. */
+/** Where spans go, and the span that is active. */
 type Tracer = TracingOptions & { readonly active: AsyncLocalStorage<Active> }
 
 export function tracing(options: TracingOptions): Tracing {
