@@ -168,9 +168,12 @@ ${rendered(source)}</main>
   }
 }
 
-/** Links between the files lead to their pages; wide tables scroll by themselves. */
+/**
+ * Links between the files lead to their pages; wide tables scroll by themselves. Pictures are for readers of the files:
+ * a gateway shows the pages themselves.
+ */
 function rendered(source: string): string {
-  const visible = source.replace(/^<!--.*?-->\n/gm, '')
+  const visible = source.replace(/^<!--.*?-->\n/gm, '').replace(/^!\[.*\n/gm, '')
   return Bun.markdown
     .html(visible, { headings: { ids: true }, noHtmlBlocks: true, noHtmlSpans: true })
     .replace(/href="(\w+)\.md(?=["#])/g, `href="${ROOT}/$1`)

@@ -72,6 +72,7 @@ async function documentation(): Promise<readonly string[]> {
     'core/CONTRACT.md',
     'core/DECISIONS.md',
     'server/docs/pictures/console.png',
+    'server/docs/pictures/keys.png',
     'server/docs/pictures/pages.png',
     ...guides.map((file) => `server/docs/${file}`),
   ]

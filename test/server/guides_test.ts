@@ -58,9 +58,10 @@ describe('the files', () => {
         const [path = '', anchor] = target.split('#')
         const [, name = ''] = /^(?:server\/docs\/)?(\w+)\.md$/.exec(path) ?? []
         const page = path === '' ? from : name
+        const file = from === 'README' ? path : `server/docs/${/^pictures\/\w+\.png$/.exec(path)?.[0] ?? ' '}`
         const isThere = headings.has(page)
           ? anchor === undefined || headings.get(page)?.includes(anchor)
-          : from === 'README' && existsSync(join(ROOT, path))
+          : existsSync(join(ROOT, file))
         if (!isThere) broken.push(`${from}: ${target}`)
       }
     }

@@ -242,6 +242,24 @@ describe('a deposit', () => {
   })
 })
 
+inBrowser('a gateway that takes no keys says so on the page, and its front page does not lead there', async () => {
+  const { page, complaints } = await openPage(browser)
+  await page.route('**/api/pricing', async (route: Page) => {
+    const reply = await route.fetch()
+    await route.fulfill({ response: reply, json: { ...(await reply.json()), api_keys: false } })
+  })
+  await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+  expect(await page.getByText('This gateway takes no API keys.').count()).toBe(1)
+  expect(await page.getByRole('button', { name: /Deposit/ }).count()).toBe(0)
+  await page.goto(origin, { waitUntil: 'networkidle' })
+  expect(await page.getByRole('link', { name: 'Get an API key' }).count()).toBe(0)
+  await page.unroute('**/api/pricing')
+  await page.reload({ waitUntil: 'networkidle' })
+  await page.getByRole('link', { name: 'Get an API key' }).click()
+  await page.getByRole('heading', { name: 'Make a key' }).waitFor()
+  expect(complaints).toEqual([])
+})
+
 inBrowser('the page of a key is whole at both widths, in both colour schemes', async () => {
   const { page, complaints } = await openPage(browser)
   await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })

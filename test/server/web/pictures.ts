@@ -1,14 +1,16 @@
 /**
- * The pictures in the README: the front page and the playground of a devnet, side by side, and the console. `bun
- * test/server/web/pictures.ts --write` makes them again after the pages have changed.
+ * The pictures in the README and in the guides: the front page and the playground of a devnet, side by side, the page
+ * of API keys before and after a deposit, and the console. `bun test/server/web/pictures.ts --write` makes them again
+ * after the pages have changed.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Browser, openBrowser, openPage } from './browser.ts'
+import { type Browser, openBrowser, openPage, type Watched } from './browser.ts'
 
 const PICTURES = join(import.meta.dirname, '../../../server/docs/pictures')
 export const PICTURE = join(PICTURES, 'pages.png')
+export const KEYS_PICTURE = join(PICTURES, 'keys.png')
 export const CONSOLE_PICTURE = join(PICTURES, 'console.png')
 
 const SIZE = { width: 1200, height: 1100 }
@@ -24,14 +26,31 @@ export async function pictureOf(origin: string, browser: Browser): Promise<Uint8
   await play.page.getByText('Transaction').waitFor()
   await play.page.waitForFunction('document.querySelector(".media img").naturalWidth > 0')
   await play.page.evaluate('scrollTo(0, 0)')
-  const shots = await Promise.all([front, play].map(({ page }) => page.screenshot()))
+  return await sideBySide(browser, [front, play])
+}
+
+/** A PNG of the page of API keys, in light before a deposit and in dark after it. */
+export async function keysPictureOf(origin: string, browser: Browser): Promise<Uint8Array> {
+  const before = await openPage(browser, { viewport: SIZE })
+  const after = await openPage(browser, { viewport: SIZE, colorScheme: 'dark' })
+  for (const { page } of [before, after]) await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+  await after.page.getByRole('button', { name: 'Deposit with Play wallet' }).click()
+  await after.page.getByRole('heading', { name: 'Balance' }).waitFor()
+  await after.page.getByRole('heading', { name: 'Use it' }).waitFor()
+  await after.page.evaluate('scrollTo(0, 0)')
+  return await sideBySide(browser, [before, after])
+}
+
+/** One PNG of two pages, which are closed. */
+async function sideBySide(browser: Browser, pages: readonly Watched[]): Promise<Uint8Array> {
+  const shots = await Promise.all(pages.map((each) => each.page.screenshot()))
   const { page } = await openPage(browser, { viewport: { width: 1600, height: 733 } })
   const images = shots.map((shot) => `<img src="data:image/png;base64,${shot.toString('base64')}">`)
   await page.setContent(
     `<style>body { margin: 0; display: flex; gap: 16px } img { width: 792px; height: 726px }</style>${images.join('')}`,
   )
   const picture = await page.screenshot({ omitBackground: true, clip: { x: 0, y: 0, width: 1600, height: 726 } })
-  await Promise.all([front, play, { page }].map((each) => each.page.context().close()))
+  await Promise.all([...pages, { page }].map((each) => each.page.context().close()))
   return picture
 }
 
@@ -71,6 +90,7 @@ if (import.meta.main && process.argv.includes('--write')) {
   try {
     const origin = await originIn(gateway.stdout)
     await writeFile(PICTURE, await pictureOf(origin, browser))
+    await writeFile(KEYS_PICTURE, await keysPictureOf(origin, browser))
     await writeFile(CONSOLE_PICTURE, await consolePictureOf({ origin, token }, browser))
   } finally {
     await browser.close()

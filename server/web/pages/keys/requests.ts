@@ -42,7 +42,10 @@ export async function sendDeposit(payment: string): Promise<Outcome> {
       headers: { 'content-type': 'application/json' },
       body,
     }).catch(() => undefined)
-    if (reply?.ok) return { kind: 'deposited' }
+    if (reply?.ok) {
+      await reply.text()
+      return { kind: 'deposited' }
+    }
     if (reply && reply.status < 500 && reply.status !== 429) throw await refusal(reply)
     const reason = reply ? (await refusal(reply)).message : 'The gateway did not answer.'
     if (tries === TRIES) return { kind: 'unknown', reason }

@@ -16,7 +16,10 @@ export async function readTerms(): Promise<Terms | undefined> {
     // Links of this gateway are followed where the page is, so that no other origin is asked.
     const { pathname, search } = new URL(url, location.href)
     const reply = await fetch(pathname + search)
-    if (reply.status !== 402) continue
+    if (reply.status !== 402) {
+      await reply.body?.cancel()
+      continue
+    }
     const { accepts } = await readDemand(reply)
     const offer = accepts.find(({ scheme }) => scheme === 'batch-settlement')
     if (offer) return termsOf(offer)
