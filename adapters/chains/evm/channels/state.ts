@@ -110,7 +110,7 @@ const MAX_KNOWN = 10_000
 
 export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
-const knownStates = oncePer(() => boundedMap<ChannelState>(MAX_KNOWN))
+const knownStates = oncePer(() => ({ states: boundedMap<ChannelState>(MAX_KNOWN), dropped: 0 }))
 
 /** Channels of one network. `seller` names who claims: the address that signs claims. */
 export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {
@@ -129,19 +129,24 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   const nameOf = (channelId: Hex) => `${network}/${channelId}`
 
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
-    const before = known?.get(nameOf(channelId))
+    const before = known?.states.get(nameOf(channelId))
     if (before) return before
+    const dropped = known?.dropped
     const record = await storage.getRecord(CHANNEL_KIND, nameOf(channelId), now)
     if (!record) return undefined
     const state = decoded(record.data)
     // It may have changed while it was read.
-    if (known && !known.get(nameOf(channelId))) known.set(nameOf(channelId), state)
+    if (known?.dropped === dropped && !known?.states.get(nameOf(channelId))) known?.states.set(nameOf(channelId), state)
     return state
   }
 
-  function end(next: ChannelState, isStored: boolean): void {
-    if (isStored) known?.set(nameOf(next.channelId), next)
-    else known?.delete(nameOf(next.channelId))
+  /** Answers of storage may come in another order than its changes: what is not known to be the last is read again. */
+  function end(before: ChannelState | undefined, next: ChannelState, isStored: boolean): void {
+    if (!known) return
+    const name = nameOf(next.channelId)
+    if (isStored && known.states.get(name) === before) return known.states.set(name, next)
+    known.states.delete(name)
+    known.dropped++
   }
 
   /** Puts `next` in the place of `before`. False where another process was faster. */
@@ -152,7 +157,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       isStored = before ? await storage.moveRecord(record, encoded(before), now) : await storage.putRecord(record, now)
       return isStored
     } finally {
-      end(next, isStored)
+      end(before, next, isStored)
     }
   }
 
@@ -162,7 +167,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
     /** The same, for whoever stores it together with something else. */
     moving: (before: ChannelState, next: ChannelState, now: number) => ({
       spent: { record: recordOf(next, now), from: encoded(before) },
-      end: (isStored: boolean) => end(next, isStored),
+      end: (isStored: boolean) => end(before, next, isStored),
     }),
     /** Notes what the chain says, whatever else happens to the channel meanwhile. Returns the state afterwards. */
     mirror: (channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> =>

@@ -1,0 +1,40 @@
+/** What a process that owns its storage remembers of its channels, without reading them again. */
+import { expect, test } from 'bun:test'
+import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
+import { channelStates, type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import type { Hex } from '../../../../../adapters/chains/lib/hex.ts'
+import { door } from '../../../../kit.ts'
+
+const NOW = 1_795_132_800_000
+const NETWORK = 'eip155:84532'
+const [PAYER, SELLER, ASSET] = ['1', '2', '3'].map((digit) => `0x${digit.repeat(40)}`) as [Hex, Hex, Hex]
+
+function channel(): ChannelState {
+  const parties = { payer: PAYER, payerAuthorizer: PAYER, receiver: SELLER, receiverAuthorizer: SELLER }
+  const config: ChannelConfig = { ...parties, token: ASSET, withdrawDelay: 900, salt: `0x${'0'.repeat(64)}` }
+  const mirror = { balance: 1_000n, claimed: 0n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+  return newState({ channelId: channelDigests(84_532).channelId(config), config }, mirror, NOW)
+}
+
+test('the last change of a channel is known, in whatever order the answers of the storage arrive', async () => {
+  const memory = memoryStorage()
+  const held = door()
+  let moves = 0
+  const moveRecord: typeof memory.moveRecord = async (...given) => {
+    const isFirst = ++moves === 1
+    const isStored = await memory.moveRecord(...given)
+    if (isFirst) await held.passed
+    return isStored
+  }
+  const states = channelStates({ ...memory, moveRecord }, { network: NETWORK, seller: SELLER })
+  const first = channel()
+  const { channelId } = first
+  await states.replace(undefined, first, NOW)
+  const slow = states.change(channelId, NOW, (state) => ({ ...state, charged: state.charged + 1n }))
+  const quick = await states.change(channelId, NOW, (state) => ({ ...state, charged: state.charged + 10n }))
+  expect(quick?.charged).toBe(11n)
+  held.open()
+  await slow
+  expect((await states.get(channelId, NOW))?.charged).toBe(11n)
+})

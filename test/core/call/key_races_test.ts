@@ -1,0 +1,69 @@
+/** Calls of a key and the refund of its channel at the same time, in any order of their reads and writes. */
+import { expect, test } from 'bun:test'
+import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import type { Storage } from '../../../core/mod.ts'
+import { scaled } from '../../scope.ts'
+import { type Chance, chance } from '../../simulation/chance.ts'
+import { CHARGE, QUOTE, selling } from './keys_kit.ts'
+import { SKY } from './stream_kit.ts'
+
+/** Storage whose answers come late, each by another count of turns. */
+function shuffled(storage: Storage, below: (limit: number) => number): Storage {
+  const late = async <T>(answer: Promise<T> | T): Promise<T> => {
+    for (let turns = below(4); turns > 0; turns--) await Promise.resolve()
+    const answered = await answer
+    for (let turns = below(4); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
+    return answered
+  }
+  const verbs = Object.entries(storage).map(([name, verb]) => [
+    name,
+    typeof verb === 'function' && /^(get|move|put|list)Record/.test(name)
+      ? (...given: unknown[]) => late((verb as (...all: unknown[]) => unknown)(...given))
+      : verb,
+  ])
+  return { ...storage, ...Object.fromEntries(verbs) }
+}
+
+/** So many calls and refunds in so many orders: the seeds. */
+const SEEDS = scaled(12, 60)
+
+for (const [name, replicas] of Object.entries({ 'one process': 1, 'two replicas': 2 }))
+  test(`${name}: whatever a refund meets, every answer is charged, and no reserved money is paid back (contract 23.11)`, async () => {
+    let [refunds, served] = [0, 0]
+    for (let seed = 1; seed <= SEEDS; seed++) {
+      const { answered, refunded } = await raced(replicas, chance(seed))
+      served += answered
+      refunds += refunded > 0n ? 1 : 0
+    }
+    // Neither always comes first.
+    expect([refunds * 6 > SEEDS, served > SEEDS]).toEqual([true, true])
+  }, 120_000)
+
+/** Six calls of a key and two refunds at about the same time. Returns how many were answered, and what was paid back. */
+async function raced(replicas: number, { below }: Chance) {
+  const memory = { ...memoryStorage(), ...(replicas > 1 && { isShared: true as const }) }
+  const balance = QUOTE * 6n
+  const gateways: Awaited<ReturnType<typeof selling>>[] = []
+  const refundsOf = () => gateways.flatMap(({ refunded }) => refunded)
+  const sum = (amounts: readonly bigint[]) => amounts.reduce((total, each) => total + each, 0n)
+  const views = (all: bigint) => [[all - sum(refundsOf()), 0n], [0n, 0n], [BigInt(refundsOf().length)]]
+  for (let i = 0; i < replicas; i++)
+    gateways.push(await selling(undefined, { balance, views, storage: shuffled({ ...memory }, below) }))
+  const [first] = gateways
+  if (!first) throw new Error('nobody sells')
+  const ask = async (i: number) => {
+    const { ask: askOf } = gateways[i % replicas] ?? first
+    for (let turns = below(12); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
+    if (i % 4 < 3) return (await askOf(SKY)).status
+    await askOf({}, { path: '/api/v1/keys/close' })
+    return undefined
+  }
+  const statuses = await Promise.all(Array.from({ length: 8 }, (_, i) => ask(i)))
+  expect(statuses.filter((status) => ![200, 402, undefined].includes(status))).toEqual([])
+  const answered = statuses.filter((status) => status === 200).length
+  const charged = CHARGE * BigInt(answered)
+  const refunded = sum(refundsOf())
+  expect(await first.channel()).toMatchObject({ charged, reserved: 0n })
+  expect(refunded + charged <= balance).toBe(true)
+  return { answered, refunded }
+}
