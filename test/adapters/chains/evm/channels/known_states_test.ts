@@ -19,12 +19,12 @@ function channel(): ChannelState {
 
 test('the last change of a channel is known, in whatever order the answers of the storage arrive', async () => {
   const memory = memoryStorage()
-  const held = door()
+  const answer = door()
   let moves = 0
   const moveRecord: typeof memory.moveRecord = async (...given) => {
     const isFirst = ++moves === 1
     const isStored = await memory.moveRecord(...given)
-    if (isFirst) await held.passed
+    if (isFirst) await answer.passed
     return isStored
   }
   const states = channelStates({ ...memory, moveRecord }, { network: NETWORK, seller: SELLER })
@@ -34,7 +34,7 @@ test('the last change of a channel is known, in whatever order the answers of th
   const slow = states.change(channelId, NOW, (state) => ({ ...state, charged: state.charged + 1n }))
   const quick = await states.change(channelId, NOW, (state) => ({ ...state, charged: state.charged + 10n }))
   expect(quick?.charged).toBe(11n)
-  held.open()
+  answer.open()
   await slow
   expect((await states.get(channelId, NOW))?.charged).toBe(11n)
 })
