@@ -22,7 +22,8 @@ import type { Reads } from '../../node/reads.ts'
 import { mirrorCalls, mirrorIn } from '../contract.ts'
 import { childLeft, childOf, childrenIn, withChildCall, withoutCall, withoutChildren } from './child_calls.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
-import { BUSY } from '../refunds.ts'
+import { outOfStep } from '../payload.ts'
+import { BUSY, busy } from '../refunds.ts'
 import {
   buyerOf,
   chargedState,
@@ -212,6 +213,17 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return left >= price ? undefined : notCovered(state, { price, reserved: reserved(state, now) })
   }
 
+  /**
+   * A voucher covers its own price above what was charged when it was signed. What else its charge must cover nobody
+   * could sign then, so it waits; calls that are reserved after it sign for it too.
+   */
+  function voucherRefusal(state: ChannelState, { name, voucher }: ReservedCall, now: number): Refused | undefined {
+    if (!voucher) return undefined
+    if (signedIn(state, now) > 0n)
+      return busy(state, 'a call of the API key is not collected yet; ask again when it is')
+    return name === String(state.charged) ? undefined : outOfStep(voucher.ceiling, state)
+  }
+
   /** Reserves the price, in one compare and set. The ceiling of a call that is charged later is signed here. */
   async function secure(call: ReservedCall, at: CallOptions): Promise<Securing> {
     const { channelId, name, price, isLate, signer } = call
@@ -221,7 +233,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
         if (!before) return unknownChannel()
         if ('kind' in before) return before
         if (isReserved(before, name, at.now)) return { kind: 'secured' }
-        const refused = refusal(before, { name, price, now: at.now })
+        const refused = voucherRefusal(before, call, at.now) ?? refusal(before, { name, price, now: at.now })
         if (refused) return refused
         if (isLate && !storage.isShared && childOf(name) === undefined) {
           note(channelId, name, { amount: price, ...(signer && { signer }) })

@@ -16,7 +16,7 @@ import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import type { KeyCalls, ReservedCall } from './calls.ts'
 import { isKeyChannel } from './key_index.ts'
 import type { EvmChannels } from '../mod.ts'
-import { dueOf, outOfStep, parseChanneled } from '../payload.ts'
+import { dueOf, parseChanneled } from '../payload.ts'
 import { busy } from '../refunds.ts'
 import { buyerOf, type ChannelStates, signedIn } from '../state.ts'
 
@@ -112,7 +112,6 @@ export function keyedChannels({ channels, calls, states, digests, takesKeys }: K
   async function reserve(voucher: ReservedCall, at: CallOptions): Promise<Securing> {
     const state = (await states.get(voucher.channelId, at.now)) ?? (await calls.recorded(voucher, at))
     if ('kind' in state) return state
-    if (voucher.name !== String(state.charged)) return outOfStep(voucher.voucher?.ceiling ?? 0n, state)
     return await calls.secure({ ...voucher, until: at.now + VOUCHER_MS }, at)
   }
 

@@ -177,3 +177,45 @@ test('the reservation of a process that was killed ends by itself, and its call 
   expect(await other.calls.settle(await call('lost', 900n), { ...later, due: 1n })).toMatchObject({ kind: 'refused' })
   expect(await other.calls.fate(await call('lost', 900n), UNTIL)).toEqual({ kind: 'dead' })
 })
+
+test('a voucher is not reserved beside a call that vouchers must cover, and one that was reserved before is charged', async () => {
+  const { states, calls } = gateway(memoryStorage(), { balance: 1_000n })
+  const key = await keyOf(5)
+  await calls.recorded(key, at())
+  const voucher = (base: bigint): ReservedCall => {
+    const { channelId, config } = key
+    const signed = { ceiling: base + 100n, signature: '0x01' as Hex }
+    return { channelId, config, name: `${base}`, price: 100n, until: UNTIL, isLate: false, voucher: signed }
+  }
+  const lend = await key.call('lend', 500n, false)
+  expect(await calls.secure(lend, at())).toEqual({ kind: 'secured' })
+  expect(await calls.secure(voucher(0n), at())).toMatchObject({
+    kind: 'refused',
+    reason: expect.stringContaining('not collected yet'),
+  })
+  await calls.release(lend.channelId, lend.name, NOW)
+  expect(await calls.secure(voucher(0n), at())).toEqual({ kind: 'secured' })
+  const [job, late] = [await key.call('job', 500n, false), await key.call('late', 100n)]
+  expect(await calls.secure(job, at())).toEqual({ kind: 'secured' })
+  expect(await calls.secure(late, at())).toEqual({ kind: 'secured' })
+  expect(await calls.settle(late, { ...at(), due: 60n })).toMatchObject({ kind: 'settled' })
+  expect(await calls.settle(voucher(0n), { ...at(), due: 100n })).toMatchObject({ kind: 'settled' })
+  expect(await calls.settle(job, { ...at(), due: 500n })).toMatchObject({ kind: 'settled' })
+  expect((await states.get(key.channelId, NOW))?.charged).toBe(660n)
+})
+
+test('a voucher that was signed before another charge is not reserved', async () => {
+  const { calls } = gateway(memoryStorage(), { balance: 1_000n })
+  const key = await keyOf(6)
+  await calls.recorded(key, at())
+  const late = await key.call('late', 100n)
+  await calls.secure(late, at())
+  await calls.settle(late, { ...at(), due: 60n })
+  const { channelId, config } = key
+  const signed = { ceiling: 100n, signature: '0x01' as Hex }
+  const voucher = { channelId, config, name: '0', price: 100n, until: UNTIL, isLate: false, voucher: signed }
+  expect(await calls.secure(voucher, at())).toMatchObject({
+    kind: 'refused',
+    corrected: { error: expect.stringContaining('cumulative_amount_mismatch') },
+  })
+})
