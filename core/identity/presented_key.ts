@@ -15,7 +15,12 @@ export type KeyHeaders = { readonly headers: { get(name: string): string | null 
 /** Whether a request brings a text that begins like a key, in any of the headers. */
 export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers).length > 0
 
-/** The headers of a request that bring a key, for a request on its behalf. Other credentials are left out. */
+/**
+ * The headers of a request that bring a key, for a request on its behalf. Other credentials are left out.
+ *
+ * @example
+ * const inner = new Request(url, { method: 'POST', body, headers: keyHeaders(request.headers) })
+ */
 export const keyHeaders = (headers: Headers): Record<string, string> =>
   Object.fromEntries([...headers].filter(([name, value]) => keyTexts(new Headers([[name, value]])).length > 0))
 

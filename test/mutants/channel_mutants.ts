@@ -101,8 +101,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
       [
         'a refund is sent while a call of the channel is open',
-        `if (!hasReserved(state, now) && (await at.isFree(key))) return await`,
-        `if (!hasReserved(state, now)) return await`,
+        `if (!refunds.hasReserved(state, now) && (await at.isFree(key))) return await`,
+        `if (!refunds.hasReserved(state, now)) return await`,
       ],
       [
         'a refund sends what is charged',
@@ -119,12 +119,12 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['more than what is left is sent back', `if (amount === 0n || amount > left) {`, `if (amount === 0n) {`],
       [
         'a refund that would revert is sent',
-        `if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(requested, now)`,
+        `if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(refunds, requested, now)`,
         ``,
       ],
       [
         'a refund that was mined is sent again',
-        `if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(state, await paidBefore(state), now) if (now - state`,
+        `if (mirror.refundNonce > BigInt(state.refund.nonce)) return await done(refunds, state, await paidBefore(refunds, state), now) if (now - state`,
         `if (now - state`,
       ],
       [
@@ -135,17 +135,17 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a request under way is dropped', `return now - state.refund.at < REQUESTED_MS ? state`, `return false ? state`],
       [
         'a refund that reverted stays under way',
-        `await drop(state, now) return unavailable('the refund reverted: nothing moved')`,
+        `await drop(refunds, state, now) return unavailable('the refund reverted: nothing moved')`,
         `return unavailable('the refund reverted: nothing moved')`,
       ],
       [
         'a refund that was not sent stays under way',
-        `if (sent.kind === 'rejected') { reserved.release() await drop(state, now)`,
+        `if (sent.kind === 'rejected') { reserved.release() await drop(refunds, state, now)`,
         `if (sent.kind === 'rejected') { reserved.release()`,
       ],
       [
         'a repeated refund is made again',
-        `return { kind: 'refunded', receipt: receiptOf(state, last), isRepeated: true }`,
+        `return { kind: 'refunded', receipt: receiptOf(refunds, state, last), isRepeated: true }`,
         `return undefined`,
       ],
     ],
@@ -181,8 +181,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ],
       [
         'an unpaid poll stores a record',
-        `const noted = await states.mirror(channelId, mirror, now)`,
-        `await states.replace(undefined, newState(voucher, mirror, now), now); const noted = await states.mirror(channelId, mirror, now)`,
+        `const noted = await vouchers.states.mirror(channelId, mirror, now)`,
+        `await vouchers.states.replace(undefined, newState(voucher, mirror, now), now); const noted = await vouchers.states.mirror(channelId, mirror, now)`,
       ],
     ],
   ],
