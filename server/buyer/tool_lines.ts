@@ -70,6 +70,8 @@ stream_max_retries = 0`,
 ${opencode(options)}`,
   gemini: (options) =>
     `${exported({ GEMINI_API_KEY: keyOf(options), GOOGLE_GEMINI_BASE_URL: options.base })}
+# in ~/.gemini/settings.json, without which it does not start by a script:
+# { "security": { "auth": { "selectedType": "gemini-api-key" } } }
 # then: gemini -m ${options.model ?? 'MODEL'}`,
   openai: (options) =>
     exported({ OPENAI_BASE_URL: `${options.base}/v1`, OPENAI_API_KEY: keyOf(options), OPENAI_MODEL: options.model }),
