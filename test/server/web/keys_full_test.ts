@@ -131,12 +131,28 @@ describe('a key on the page', () => {
 
     await page.getByText('Child keys, for people').click()
     await page.getByLabel('Whose, or what for').fill('Ada')
+    await page.getByLabel('Days').fill('soon')
+    await page.getByRole('button', { name: 'Make a child key' }).click()
+    await page.getByText('Days takes a whole number.').waitFor()
+    await page.getByLabel('Days').fill('2')
+    await page.getByLabel('Calls a minute').fill('30')
+    await page.getByLabel('Models').fill('farebox/echo, vendor-g/chat-4')
     await page.getByRole('button', { name: 'Make a child key' }).click()
     await page.getByRole('cell', { name: 'active' }).waitFor()
+    expect(await page.locator('.children tbody').textContent()).toContain(
+      'farebox/echo, vendor-g/chat-4, 30 calls a minute',
+    )
     const child = KEY_PATTERN.exec(await page.getByLabel('The key for Ada', { exact: true }).textContent())?.[0] ?? ''
     expect(child).toMatch(/^sk-fbx-c1/)
     expect((await chat(child)).status).toBe(200)
     expect(await figure(page, 'Left')).toBe('$3.00')
+    const other = await openPage(browser)
+    await other.page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await other.page.getByPlaceholder('sk-fbx-…').fill(child)
+    await other.page.getByRole('button', { name: 'Show its balance' }).click()
+    await other.page.getByRole('heading', { name: 'Balance' }).waitFor()
+    expect(await figure(other.page, 'Deposited')).toBe('$1.00')
+    expect(await other.page.getByRole('button', { name: /Send the rest back|Deposit/ }).count()).toBe(0)
     await page.getByRole('button', { name: 'End the key of Ada' }).click()
     await page.getByRole('cell', { name: 'revoked' }).waitFor()
     expect((await chat(child)).status).toBe(401)

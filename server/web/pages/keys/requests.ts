@@ -24,7 +24,13 @@ export type Child = {
   readonly expires_at: number
 }
 
-export type NewChild = { readonly name: string; readonly cap: string; readonly models?: readonly string[] }
+export type NewChild = {
+  readonly name: string
+  readonly cap: string
+  readonly expires_at?: number
+  readonly models?: readonly string[]
+  readonly per_minute?: number
+}
 
 /** Outcome of a deposit. `unknown`: it may be under way, and the same payment may be sent again. */
 export type Outcome = { readonly kind: 'deposited' } | { readonly kind: 'unknown'; readonly reason: string }
