@@ -238,10 +238,12 @@ describe('a deposit', () => {
     const payer = await payerAt(origin)
     await page.clock.install()
     let isLost = true
+    let isFirst = true
     await page.route('**/api/v1/keys/deposit', async (route: Page) => {
       if (!isLost) return await route.continue()
-      await route.fetch()
-      await route.fulfill({ status: 502, contentType: 'text/plain', body: 'no backend' })
+      if (isFirst) await route.fetch()
+      isFirst = false
+      await route.fulfill({ status: 404, contentType: 'text/plain', body: 'no backend' })
       await page.clock.fastForward(10_000)
     })
     await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
@@ -255,6 +257,17 @@ describe('a deposit', () => {
     await page.getByText('The deposit is on chain. The key pays').waitFor()
     expect(before - (await payer.balance())).toBe(2_000_000n)
     expect((await chat(key)).status).toBe(200)
+
+    await page.getByRole('button', { name: 'I have stored it: hide it' }).click()
+    isLost = isFirst = true
+    await page.getByRole('button', { name: 'Deposit with Play wallet' }).click()
+    await page.getByText('The deposit may be under way').waitFor()
+    expect(await page.getByRole('button', { name: 'Deposit with Play wallet' }).count()).toBe(0)
+    isLost = false
+    await page.getByRole('button', { name: 'Ask again' }).click()
+    await page.getByRole('button', { name: 'Deposit with Play wallet' }).waitFor()
+    expect(await figure(page, 'Deposited')).toBe('$4.00')
+    expect(before - (await payer.balance())).toBe(4_000_000n)
   })
 })
 

@@ -10,13 +10,11 @@ export type DepositState = 'sending' | 'unknown' | 'done'
 type Shown = {
   readonly keyShown: Key
   readonly deposit: DepositState
-  readonly isBusy: boolean
-  readonly onAgain: () => void
   readonly onStored: () => void
 }
 
 /** The text of a new key, until somebody says that it is stored. */
-export function NewKey({ keyShown: { text, address }, deposit, isBusy, onAgain, onStored }: Shown) {
+export function NewKey({ keyShown: { text, address }, deposit, onStored }: Shown) {
   return (
     <section class="card new-key" aria-labelledby="key">
       <h2 id="key">Your key</h2>
@@ -29,19 +27,6 @@ export function NewKey({ keyShown: { text, address }, deposit, isBusy, onAgain, 
         Its address, with which your wallet can end it if you lose it: <span class="mono">{address}</span>
       </p>
       {deposit === 'sending' && <p class="status-warn">It can pay as soon as the deposit is on chain.</p>}
-      {deposit === 'unknown' && (
-        <>
-          <p role="alert">
-            The deposit may be under way: the gateway has not said how it ended. Store the key first. Asking again sends
-            the same signed deposit, which is made once.
-          </p>
-          <p>
-            <button type="button" class="main-action" disabled={isBusy} onClick={onAgain}>
-              Ask again
-            </button>
-          </p>
-        </>
-      )}
       {deposit === 'done' && <p class="status-good">The deposit is on chain. The key pays from now on.</p>}
       <p class="row tight">
         <button type="button" onClick={() => save(text, address)}>
@@ -54,6 +39,21 @@ export function NewKey({ keyShown: { text, address }, deposit, isBusy, onAgain, 
     </section>
   )
 }
+
+/** A deposit whose outcome the gateway has not said. */
+export const InDoubt = ({ isBusy, onAgain }: { isBusy: boolean; onAgain: () => void }) => (
+  <section class="card" aria-label="The deposit">
+    <p role="alert">
+      The deposit may be under way: the gateway has not said how it ended. Store the key first. Asking again sends the
+      same signed deposit, which is made once.
+    </p>
+    <p class="tight">
+      <button type="button" class="main-action" disabled={isBusy} onClick={onAgain}>
+        Ask again
+      </button>
+    </p>
+  </section>
+)
 
 /** The name of the gateway is in the name of the file: a key must not be sent to another one. */
 function save(text: string, address: string): void {

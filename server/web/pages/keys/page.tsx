@@ -5,26 +5,12 @@ import { Layout } from '../lib/layout.tsx'
 import { atomic } from '../lib/x402.ts'
 import { devnet } from '../wallets/devnet.ts'
 import { NotSigned, type Wallet } from '../wallets/wallet.ts'
-import { Charges } from './charges.tsx'
-import { Children } from './children.tsx'
 import { DepositForm } from './deposit_form.tsx'
-import { BalanceView, type DepositState, EndKey, NewKey } from './key_view.tsx'
-import { type Balance, closeKey, readBalance, sendDeposit } from './requests.ts'
+import { type Held, HeldKey } from './held_key.tsx'
+import { closeKey, readBalance, sendDeposit } from './requests.ts'
 import type { Key } from './signing.ts'
 import { LostKey, refundText, Trust, UseKey } from './start.tsx'
 import { readTerms, type Terms } from './terms.ts'
-import { ToolLines } from './tools.tsx'
-
-/** The key in this page. It is nowhere else, and is gone when the page is left. */
-type Held = {
-  readonly key: Key
-  /** A key made here whose text is still shown. */
-  readonly isShown: boolean
-  readonly deposit: DepositState
-  /** The deposit as it was signed. */
-  readonly payment?: string
-  readonly balance?: Balance
-}
 
 const signing = () => import('./signing.ts')
 
@@ -141,69 +127,37 @@ function KeysPage() {
       </div>
       {terms === 'off' && <Off />}
       {typeof terms === 'object' && !held && (
-        <>
-          <div class="play">
-            <div class="card">
-              <h2>Make a key</h2>
-              <DepositForm
-                key={String(suggested)}
-                terms={terms}
-                isBusy={isBusy}
-                onDeposit={make(terms)}
-                {...(suggested !== undefined && { suggested })}
-              />
-            </div>
-            <div class="stack">
-              <Trust terms={terms} />
-              <UseKey isBusy={isBusy} onOpen={open} />
-              <LostKey terms={terms} isBusy={isBusy} onRun={run} onRefunded={(refund) => setNews(refundText(refund))} />
-            </div>
+        <div class="play">
+          <div class="card">
+            <h2>Make a key</h2>
+            <DepositForm
+              key={String(suggested)}
+              terms={terms}
+              isBusy={isBusy}
+              onDeposit={make(terms)}
+              {...(suggested !== undefined && { suggested })}
+            />
           </div>
-        </>
+          <div class="stack">
+            <Trust terms={terms} />
+            <UseKey isBusy={isBusy} onOpen={open} />
+            <LostKey terms={terms} isBusy={isBusy} onRun={run} onRefunded={(refund) => setNews(refundText(refund))} />
+          </div>
+        </div>
       )}
       {typeof terms === 'object' && held && (
-        <>
-          {held.isShown && (
-            <NewKey
-              keyShown={held.key}
-              deposit={held.deposit}
-              isBusy={isBusy}
-              onAgain={() => run('Asking again', () => send(held.key, held.payment ?? ''))}
-              onStored={() => change({ isShown: false })}
-            />
-          )}
-          {held.balance && (
-            <BalanceView
-              address={held.key.address}
-              balance={held.balance}
-              isBusy={isBusy}
-              onRefresh={() => run('Reading the balance', () => refresh(held.key))}
-            />
-          )}
-          {held.deposit === 'done' && <ToolLines token={held.isShown ? held.key.text : undefined} />}
-          {held.balance && !held.key.isChild && (
-            <>
-              <section class="play manage" aria-label="Manage the key">
-                <div class="card">
-                  <h3>Top up</h3>
-                  <DepositForm terms={terms} suggested={terms.least} isBusy={isBusy} onDeposit={topUp(terms, held)} />
-                </div>
-                <div class="stack">
-                  <EndKey left={held.balance.left} isBusy={isBusy} onClose={(isReplaced) => close(held, isReplaced)} />
-                  <Children keyText={held.key.text} isBusy={isBusy} onRun={run} onChanged={() => refresh(held.key)} />
-                </div>
-              </section>
-              <Charges network={terms.offer.network} isBusy={isBusy} onRun={run} />
-            </>
-          )}
-          {!held.isShown && (
-            <p class="more">
-              <button type="button" disabled={isBusy} onClick={() => setHeld(undefined)}>
-                Forget the key in this page
-              </button>
-            </p>
-          )}
-        </>
+        <HeldKey
+          held={held}
+          terms={terms}
+          isBusy={isBusy}
+          onRun={run}
+          onAgain={() => run('Asking again', () => send(held.key, held.payment ?? ''))}
+          onRefresh={() => refresh(held.key)}
+          onStored={() => change({ isShown: false })}
+          onTopUp={topUp(terms, held)}
+          onClose={(isReplaced) => close(held, isReplaced)}
+          onForget={() => setHeld(undefined)}
+        />
       )}
     </Layout>
   )

@@ -39,9 +39,13 @@ const TRIES = 4
 const PAUSE_MS = 5_000
 const MAX_PAUSE_MS = 60_000
 
-/** Sends a deposit until its outcome is known; it deposits once. Rejects with the reason where nothing moved. */
+/**
+ * Sends a deposit until its outcome is known; it deposits once. Rejects with the reason where nothing moved: the
+ * gateway has refused it, and no answer before was lost.
+ */
 export async function sendDeposit(payment: string): Promise<Outcome> {
   const body = JSON.stringify({ payment })
+  let isInDoubt = false
   for (let tries = 1; ; tries++) {
     const reply = await fetch('/api/v1/keys/deposit', {
       method: 'POST',
@@ -52,12 +56,23 @@ export async function sendDeposit(payment: string): Promise<Outcome> {
       await reply.text()
       return { kind: 'deposited' }
     }
-    if (reply && reply.status < 500 && reply.status !== 429) throw await refusal(reply)
+    const isRefused = reply !== undefined && (await isFromGateway(reply)) && reply.status < 500
+    if (isRefused && reply.status !== 429 && !isInDoubt) throw await refusal(reply)
+    isInDoubt ||= !isRefused
     const reason = reply ? (await refusal(reply)).message : 'The gateway did not answer.'
     if (tries === TRIES) return { kind: 'unknown', reason }
     const seconds = Number(reply?.headers.get('retry-after'))
     await new Promise((resolve) => setTimeout(resolve, Math.min(seconds * 1000 || PAUSE_MS, MAX_PAUSE_MS)))
   }
+}
+
+/** Something on the way may answer in place of the gateway, which may have worked all the same. */
+async function isFromGateway(reply: Response): Promise<boolean> {
+  const body: unknown = await reply
+    .clone()
+    .json()
+    .catch(() => undefined)
+  return typeof body === 'object' && body !== null && 'error' in body
 }
 
 async function ask<T>(path: string, { key, ...init }: RequestInit & { readonly key: string }): Promise<T> {
