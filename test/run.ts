@@ -98,11 +98,11 @@ const tests: Step = {
   ],
 }
 
-/** Deno and Postgres, which only full tests run (`test/programs`). */
-const installation: Step = {
-  name: 'programs of the full tests',
-  command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', 'test/programs'],
-}
+/** What only full tests run: Deno, Postgres and public clients, and coding agents (`test/programs`). */
+const installations: readonly Step[] = ['test/programs', 'test/programs/agents'].map((folder) => ({
+  name: `install ${folder}`,
+  command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', folder],
+}))
 
 /** Compiled before any test: two workers that compile in one folder delete each other's files. */
 const compilation: Step = {
@@ -177,7 +177,8 @@ async function inPairs([first, ...others]: readonly Step[]): Promise<readonly En
   return [ended, ...more]
 }
 
-const programs = isFull ? [await run(installation, false), await run(compilation, false)] : []
+const programs: Ended[] = []
+if (isFull) for (const step of [...installations, compilation]) programs.push(await run(step, false))
 const stamps = stampsNow()
 const changed = filters.length > 0 ? changedSince(readStamps(STAMPS), stamps) : EVERYTHING
 const checked = await inPairs(changed.everything ? [types, ...checks] : checksOf(changed))

@@ -34,8 +34,8 @@ export function chargingOf(
   }
 }
 
-/** The host that a challenge is of. */
-export const realmOf = (origin: string): string => origin.split('/', 3)[2] ?? ''
+/** The host that a challenge is of, without a port: clients compare it with the host of the URL. */
+export const realmOf = (origin: string): string => /^[a-z]+:\/\/(\[[^\]]*\]|[^:/]*)/.exec(origin)?.[1] ?? ''
 
 /** How close to its end a payment is refused as expired, in milliseconds (contract 1.63). */
 const LIFE_MS = 6_000

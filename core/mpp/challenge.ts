@@ -14,7 +14,7 @@ import { canonicalJson, encodeBytes, encodeUrl } from './codec.ts'
 /** Parameters of a challenge as they are sent. `request` and `opaque` are base64url of canonical JSON. */
 export type Challenge = {
   readonly id: string
-  /** Public host of the seller, with its port if it is not the usual one. */
+  /** Public host of the seller, without a port. */
   readonly realm: string
   readonly method: string
   readonly intent: string

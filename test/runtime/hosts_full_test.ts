@@ -14,7 +14,8 @@ import { type PostgresServer, postgresServer } from '../adapters/storage/postgre
 import { type Installed, installPackage } from './package.ts'
 import { blocks, guideText } from './readme.ts'
 import { compileBetterSqlite } from './better_sqlite3.ts'
-import { bun, deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
+import { PROGRAMS_DIR } from '../programs/mod.ts'
+import { bun, deno, node, node22, type Runtime } from './runtimes.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')

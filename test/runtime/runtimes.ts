@@ -1,11 +1,9 @@
 /** The runtimes of embedding programs: the Node of the machine, this Bun, and Node 22 and Deno of `test/programs`. */
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { PROGRAMS } from '../programs/mod.ts'
 
 const required = createRequire(PROGRAMS)
-export const PROGRAMS_DIR = dirname(fileURLToPath(PROGRAMS))
 
 export type Runtime = { readonly name: string; readonly command: readonly string[] }
 

@@ -7,9 +7,9 @@ import { join } from 'node:path'
 import { type PostgresServer, postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { objectLaws } from '../conformance/objects.ts'
 import { storageLaws } from '../conformance/storage.ts'
-import { PROGRAMS } from '../programs/mod.ts'
+import { PROGRAMS, PROGRAMS_DIR } from '../programs/mod.ts'
 import { compileBetterSqlite } from './better_sqlite3.ts'
-import { deno, node, node22, PROGRAMS_DIR, type Runtime } from './runtimes.ts'
+import { deno, node, node22, type Runtime } from './runtimes.ts'
 
 let dir: string
 let program: string
