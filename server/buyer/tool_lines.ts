@@ -56,7 +56,7 @@ export const TOOL_LINES: Readonly<Record<string, (options: ToolOptions) => strin
       ANTHROPIC_SMALL_FAST_MODEL: options.model,
       CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
     }),
-  codex: (options) => `${set(options)}# in ~/.codex/config.toml:
+  codex: (options) => `${set(options)}# at the top of ~/.codex/config.toml, above its tables:
 model = ${JSON.stringify(options.model ?? 'MODEL')}
 model_provider = "farebox"
 [model_providers.farebox]
