@@ -1,4 +1,5 @@
 import type { CallOptions, CheckResult } from './lib/results.ts'
+import { portOf } from './lib/verbs.ts'
 import type { Chain, ChainKeys, Identity, Lent, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment, Usdc } from '../../core/x402/mod.ts'
 import { boundedMap, type BoundedMap } from '../../core/lib/mod.ts'
@@ -35,7 +36,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
 
   const apiKeys = keysOf(chains.flatMap((chain) => chain.apiKeys ?? []))
   const methods: PaymentMethods = { chains, first, others, readable, provers, owners: boundedMap<Chain>(MAX_OFFERS) }
-  return {
+  return portOf<Chain>({
     families: [...new Set(chains.flatMap(({ families }) => families))],
     check: (...args) => check(methods, ...args),
     refresh: async (at) => void (await Promise.all(chains.map((chain) => chain.refresh?.(at)))),
@@ -50,12 +51,12 @@ export function multiChain(chains: readonly Chain[]): Chain {
       (await ownerOf(methods, offer, at.now)?.secure?.(payment, offer, at)) ?? { kind: 'secured' },
     fate: async (payment, offer, at) => (await chainOf(methods, payment, offer, at)).fate(payment, offer, at),
     drawDown: async (payment, offer, at) => await ownerOf(methods, offer, at.now)?.drawDown?.(payment, offer, at),
-    ...(chains.some((chain) => chain.refund) && { refund: (...args) => refund(methods, ...args) }),
-    ...(apiKeys && { apiKeys }),
-    ...(readable.length > 0 && { balance: (...args) => balance(methods, ...args) }),
-    ...(provers.length > 0 && { proves: (...args) => proves(methods, ...args) }),
-    ...(chains.some((chain) => chain.hasSigned) && { hasSigned: (...args) => hasSigned(methods, ...args) }),
-  }
+    refund: chains.some((chain) => chain.refund) ? (...args) => refund(methods, ...args) : undefined,
+    apiKeys,
+    balance: readable.length > 0 ? (...args) => balance(methods, ...args) : undefined,
+    proves: provers.length > 0 ? (...args) => proves(methods, ...args) : undefined,
+    hasSigned: chains.some((chain) => chain.hasSigned) ? (...args) => hasSigned(methods, ...args) : undefined,
+  })
 }
 
 /** The chain of an offer, by its current terms or by offers seen before. */
