@@ -1,7 +1,8 @@
 import { concurrencyLimiter, type ConcurrencyLimiter } from '../../../core/lib/mod.ts'
 import { type CheckResult, unavailable } from '../lib/results.ts'
+import { portOf } from '../lib/verbs.ts'
 import { facilitatorOf, refusedUpto } from './upto/payload.ts'
-import type { Chain, Closed, Refunding, Settlement, Verdict } from '../../../core/ports/mod.ts'
+import type { Chain, ChainKeys, Closed, Refunding, Securing, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
 import type { KeyStatus } from './node/gas.ts'
 
@@ -82,7 +83,6 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
   if (!first) throw new RangeError('keys: at least one relayer key is required')
   const reader = build(first.key, 'reader')
 
-  const { identify, hasSigned, drawDown, fate, balance } = reader
   const lease: RelayerLease = {
     keys,
     build,
@@ -98,14 +98,15 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
     inTurn: concurrencyLimiter(1),
     readAt: Number.NEGATIVE_INFINITY,
   }
-  return {
+  return portOf<LeasedChain>({
     families: reader.families,
-    identify,
-    hasSigned,
-    ...(drawDown && { drawDown }),
+    identify: reader.identify,
+    hasSigned: reader.hasSigned,
+    proves: reader.proves,
+    drawDown: reader.drawDown,
     verify: (...args) => verify(lease, ...args),
-    fate,
-    balance,
+    fate: reader.fate,
+    balance: reader.balance,
     check: (...args) => check(lease, ...args),
     refresh: (...args) => refresh(lease, ...args),
     renew: (...args) => renew(lease, ...args),
@@ -116,45 +117,10 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       // Those of the key: the buyer of `upto` signs for the account that sends.
       return current && lowOf(lease, current) === undefined ? current.sender.terms(now) : []
     },
-    async settle(payment, offer, at): Promise<Settlement> {
-      const facilitator = offer.scheme === 'upto' ? facilitatorOf(payment) : undefined
-      if (facilitator) return await settleWith(lease, facilitator, payment, offer, at)
-      // A reservation is charged in storage alone.
-      if (payment.payload.type === 'key') return await reader.settle(payment, offer, at)
-      const current = serving(lease, at.now)
-      if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
-      const settlement = await current.sender.settle(payment, offer, at)
-      if (settlement.kind !== 'unavailable') return settlement
-      // Nothing was sent for lack of gas, so a funded key may send it at once.
-      const moved = await renew(lease, at.now).catch(() => false)
-      const next = moved ? serving(lease, at.now) : undefined
-      return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
-    },
-    ...(reader.secure && {
-      async secure(payment, offer, at) {
-        if (payment.payload.type !== 'deposit')
-          return (await reader.secure?.(payment, offer, at)) ?? { kind: 'secured' }
-        const secured = serving(lease, at.now)?.sender.secure?.(payment, offer, at)
-        return (await secured) ?? unavailable(NO_KEY_HERE)
-      },
-    }),
-    ...(reader.refund && {
-      async refund(...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>): Promise<Refunding> {
-        const refunded = serving(lease, at.now)?.sender.refund?.(payment, offer, at)
-        return (await refunded) ?? unavailable(NO_KEY_HERE)
-      },
-    }),
-    ...(reader.apiKeys && {
-      apiKeys: {
-        ...reader.apiKeys,
-        deposit: async (payment, at) =>
-          (await serving(lease, at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
-        close: async (closing, at) => {
-          const current = serving(lease, at.now)?.sender.apiKeys
-          return current ? await current.close(closing, at) : unavailable(NO_KEY_HERE)
-        },
-      },
-    }),
+    settle: (...args) => settle(lease, ...args),
+    secure: reader.secure && ((...args) => secure(lease, ...args)),
+    refund: reader.refund && ((...args) => refund(lease, ...args)),
+    apiKeys: reader.apiKeys && leasedKeys(lease, reader.apiKeys),
     async release(now) {
       const all = [...(lease.leased ? [lease.leased] : []), ...lease.aside]
       dropKey(lease)
@@ -167,7 +133,65 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
       for (const { sender } of lease.aside) sender.close()
       reader.close()
     },
-  }
+  })
+}
+
+export async function settle(
+  lease: RelayerLease,
+  ...[payment, offer, at]: Parameters<Chain['settle']>
+): Promise<Settlement> {
+  const facilitator = offer.scheme === 'upto' ? facilitatorOf(payment) : undefined
+  if (facilitator) return await settleWith(lease, facilitator, payment, offer, at)
+  // A reservation is charged in storage alone.
+  if (payment.payload.type === 'key') return await lease.reader.settle(payment, offer, at)
+  const current = serving(lease, at.now)
+  if (!current) return { kind: 'unknown', reason: 'this replica holds no relayer key; another replica will settle' }
+  const settlement = await current.sender.settle(payment, offer, at)
+  if (settlement.kind !== 'unavailable') return settlement
+  // Nothing was sent for lack of gas, so a funded key may send it at once.
+  const moved = await renew(lease, at.now).catch(() => false)
+  const next = moved ? serving(lease, at.now) : undefined
+  return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
+}
+
+export async function secure(
+  lease: RelayerLease,
+  ...[payment, offer, at]: Parameters<NonNullable<Chain['secure']>>
+): Promise<Securing> {
+  if (payment.payload.type !== 'deposit')
+    return (await lease.reader.secure?.(payment, offer, at)) ?? { kind: 'secured' }
+  const secured = serving(lease, at.now)?.sender.secure?.(payment, offer, at)
+  return (await secured) ?? unavailable(NO_KEY_HERE)
+}
+
+export async function refund(
+  lease: RelayerLease,
+  ...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>
+): Promise<Refunding> {
+  const refunded = serving(lease, at.now)?.sender.refund?.(payment, offer, at)
+  return (await refunded) ?? unavailable(NO_KEY_HERE)
+}
+
+/** Payments by API keys: what is sent to the chain is sent by the key that is leased. */
+function leasedKeys(lease: RelayerLease, keys: ChainKeys): ChainKeys {
+  return portOf<ChainKeys>({
+    modes: keys.modes,
+    open: keys.open,
+    pay: keys.pay,
+    payAgain: keys.payAgain,
+    channels: keys.channels,
+    lend: keys.lend,
+    child: keys.child,
+    children: keys.children,
+    revoke: keys.revoke,
+    release: keys.release,
+    deposit: async (payment, at) =>
+      (await serving(lease, at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
+    close: async (closing, at) => {
+      const current = serving(lease, at.now)?.sender.apiKeys
+      return current ? await current.close(closing, at) : unavailable(NO_KEY_HERE)
+    },
+  })
 }
 
 export function renew(lease: RelayerLease, now: number): Promise<boolean> {

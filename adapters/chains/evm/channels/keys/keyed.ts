@@ -11,6 +11,7 @@ import type { Offer, Payment } from '../../../../../core/x402/mod.ts'
 import { BATCH_SETTLEMENT } from '../../node/x402_contracts.ts'
 import { type Hex, lower } from '../../../lib/hex.ts'
 import type { CallOptions } from '../../../lib/results.ts'
+import type { Verbs } from '../../../lib/verbs.ts'
 import type { KeySigner } from './api_key.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import type { KeyCalls, ReservedCall } from './calls.ts'
@@ -138,8 +139,11 @@ export function keyedChannels({ channels, calls, states, digests, takesKeys }: K
     return state && call.name === String(state.charged) ? await channels.fate(payment, offer, at) : own
   }
 
-  return {
-    ...channels,
+  const verbs: Verbs<EvmChannels> = {
+    terms: channels.terms,
+    refund: channels.refund,
+    wrongDepositing: channels.wrongDepositing,
+    isIdle: channels.isIdle,
     identify,
     verify,
     secure,
@@ -150,6 +154,9 @@ export function keyedChannels({ channels, calls, states, digests, takesKeys }: K
       return await calls.drawDown(call, { ...at, due: dueOf(offer, at.charge) })
     },
     fate,
+  }
+  return {
+    ...verbs,
     /** The payment of a call by the key of `signer`. */
     payment(
       { offer, config, signer }: { readonly offer: Offer; readonly config: ChannelConfig; readonly signer?: KeySigner },
