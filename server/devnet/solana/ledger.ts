@@ -101,235 +101,282 @@ export type SolanaLedger = {
 
 type Change = { readonly slot: number; readonly address: Address; readonly before: EncodedAccount | undefined }
 
-export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
-  const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
-  const first = Number(svm.getClock().slot) + FIRST_SLOT_OFFSET // the programs exist since litesvm's own first slot
-  const startedAt = clock.now()
-  const landed = new Map<string, Landed>()
+type ChainState = {
+  readonly clock: Pick<Clock, 'now'>
+  readonly svm: LiteSVM
+  /** The first slot, and when it began. */
+  readonly first: number
+  readonly startedAt: number
+  readonly landed: Map<string, Landed>
   /**
    * The same by message: with another signature of the fee payer, or before it has signed, it is the same transaction.
    */
-  const ran = new Map<string, Landed>()
-  const forks: number[] = []
-  let changes: Change[] = []
-  let underway: { readonly parsed: Parsed; readonly due: number }[] = []
-  let [offset, newest, lag, delay] = [0, first, 0, 0]
-  let marked = Infinity
-  let isBehind = false
+  readonly ran: Map<string, Landed>
+  readonly forks: number[]
+  changes: Change[]
+  underway: { readonly parsed: Parsed; readonly due: number }[]
+  /** Milliseconds that the chain's time is ahead of the clock. */
+  offset: number
+  newest: number
+  lag: number
+  delay: number
+  marked: number
+  isBehind: boolean
+}
 
-  const now = () => clock.now() + offset
-  const timeOf = (slot: number) => startedAt + (slot - first) * SLOT_MS
-
-  function tip(): number {
-    newest = Math.max(newest, first + Math.floor((now() - startedAt) / SLOT_MS))
-    const due = underway.filter((each) => each.due <= newest).sort((one, other) => one.due - other.due)
-    underway = underway.filter((each) => each.due > newest)
-    for (const each of due) land(each.parsed, each.due)
-    return newest
+export function solanaLedger(clock: Pick<Clock, 'now'>): SolanaLedger {
+  const svm = new LiteSVM().withBlockhashCheck(false).withTransactionHistory(0n)
+  const first = Number(svm.getClock().slot) + FIRST_SLOT_OFFSET // the programs exist since litesvm's own first slot
+  const chain: ChainState = {
+    clock,
+    svm,
+    first,
+    startedAt: clock.now(),
+    landed: new Map(),
+    ran: new Map(),
+    forks: [],
+    changes: [],
+    underway: [],
+    offset: 0,
+    newest: first,
+    lag: 0,
+    delay: 0,
+    marked: Infinity,
+    isBehind: false,
   }
-
-  function slotOf(commitment: Commitment): number {
-    const seen = Math.min(tip(), isBehind ? marked : Infinity)
-    if (commitment === 'processed') return seen
-    return commitment === 'confirmed' ? seen - lag : seen - lag - ROOT_DEPTH
-  }
-
-  /** The last eight bytes are the slot; the others distinguish forks, and this chain from that of another start. */
-  function blockhashOf(slot: number): string {
-    const fork = forks.filter((at) => at < slot).length
-    const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${startedAt}`).digest()
-    hash.writeBigUInt64BE(BigInt(slot), 24)
-    return getBase58Decoder().decode(hash)
-  }
-
-  function slotOfBlockhash(blockhash: string, slot: number): number | undefined {
-    const bytes = Buffer.from(getBase58Encoder().encode(blockhash))
-    if (bytes.length !== 32) return undefined
-    const made = Number(bytes.readBigUInt64BE(24))
-    return made <= slot && slot - made <= BLOCKHASH_LIFE && blockhashOf(made) === blockhash ? made : undefined
-  }
-
-  function current(address: Address): EncodedAccount | undefined {
-    const found = svm.getAccount(address)
-    return found.exists ? found : undefined
-  }
-
-  function account(address: Address, slot: number): EncodedAccount | undefined {
-    if (address === CLOCK) return clockAt(Math.min(slot, tip()))
-    const next = changesAfter(slot).find((change) => change.address === address)
-    return next ? next.before : current(address)
-  }
-
-  /** Ordered by slot; mostly the newest are requested. */
-  function changesAfter(slot: number): readonly Change[] {
-    return changes.slice(changes.findLastIndex((change) => change.slot <= slot) + 1)
-  }
-
-  /** Not written by transactions: each block has its own. */
-  function clockAt(slot: number): EncodedAccount {
-    const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
-    const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))]
-    fields.forEach((field, i) => data.writeBigInt64LE(field, 8 * i))
-    return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
-  }
-
-  /** Restores the accounts of a slot; returns the replaced ones. */
-  function unwind(slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
-    const touched = [...new Set(changesAfter(slot).map((change) => change.address))]
-    const previous = touched.map((address) => [address, current(address)] as const)
-    for (const address of touched) write(address, account(address, slot))
-    return previous
-  }
-
-  function write(address: Address, account: EncodedAccount | undefined): void {
-    svm.setAccount(account ?? walletAccount(address, 0n))
-  }
-
-  /** The reason why a block would refuse it without running it. */
-  function refusalOf({ message, wire }: Parsed, slot: number): TransactionError | undefined {
-    if (slotOfBlockhash(message.blockhash, slot) === undefined) return 'BlockhashNotFound'
-    const twin = ran.get(signedIn(wire))
-    return twin && twin.slot <= slot ? 'AlreadyProcessed' : undefined
-  }
-
-  function run({ transaction }: Parsed, slot: number, act: (transaction: Transaction) => Ran): Outcome {
-    const epoch = BigInt(Math.floor(slot / SLOTS_PER_EPOCH))
-    svm.setClock(new ClockSysvar(BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(slot) / 1000))))
-    try {
-      return outcomeOf(act(transaction))
-    } catch {
-      return failure('SanitizeFailure')
-    }
-  }
-
-  function land(parsed: Parsed, slot: number): void {
-    if (refusalOf(parsed, slot) || !isSigned(parsed)) return
-    const { keys, instructions } = parsed.message
-    const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
-    const snapshot = () =>
-      // programs are large to copy
-      keys.map((key, i) => (called.has(i) ? walletAccount(key, svm.getBalance(key) ?? 0n) : current(key)))
-    const before = snapshot()
-    const outcome = run(parsed, slot, (transaction) => svm.sendTransaction(transaction))
-    const after = snapshot()
-    const fee = sum(before) - sum(after)
-    if (fee === 0n) return // refused before it began
-    keys.forEach((address, i) => {
-      if (!isSame(before[i], after[i])) changes.push({ slot, address, before: before[i] })
-    })
-    const { wire, message, signature } = parsed
-    const made: Landed = {
-      ...outcome,
-      signature,
-      slot,
-      wire,
-      message,
-      fee,
-      before: before.map(holdingOf),
-      after: after.map(holdingOf),
-    }
-    landed.set(signature, made)
-    ran.set(signedIn(wire), made)
-    forget()
-  }
-
-  /**
-   * A transaction is remembered while its blockhash is valid, however many there are; otherwise it could land twice.
-   */
-  function forget(): void {
-    const past = Math.min(newest, marked) - FIRST_SLOT_OFFSET
-    for (const [signature, { slot }] of landed) {
-      if (landed.size <= MAX_TRANSACTIONS || slot >= past) break
-      drop(signature)
-    }
-    if (changes[0] && changes[0].slot < past - FIRST_SLOT_OFFSET)
-      changes = changes.filter((change) => change.slot >= past)
-  }
-
-  function drop(signature: string): void {
-    const gone = landed.get(signature)
-    if (gone) ran.delete(signedIn(gone.wire))
-    landed.delete(signature)
-  }
-
-  function setTime(ms: number): void {
-    if (ms < now()) throw new RangeError(`it is already ${now()}: time does not go back to ${ms}`)
-    offset += ms - now()
-    tip()
-  }
-
   return {
-    now,
-    timeOf,
-    slotOf,
-    blockhashOf,
-    slotOfBlockhash,
-    account,
+    now: () => now(chain),
+    timeOf: (slot) => timeOf(chain, slot),
+    slotOf: (commitment) => slotOf(chain, commitment),
+    blockhashOf: (slot) => blockhashOf(chain, slot),
+    slotOfBlockhash: (blockhash, slot) => slotOfBlockhash(chain, blockhash, slot),
+    account: (address, slot) => account(chain, address, slot),
     heightOf: (slot) => slot - SKIPPED,
     rentFor: (bytes) => svm.minimumBalanceForRentExemption(BigInt(bytes)),
-    setTime,
-    tip,
-    accountsOf(program, slot) {
-      const all = new Set([
-        ...svm.getProgramAccounts(program).map((each) => each.address),
-        ...changes.map((change) => change.address),
-      ])
-      return [...all]
-        .map((address) => account(address, slot))
-        .filter((each) => each?.programAddress === program) as EncodedAccount[]
-    },
+    setTime: (ms) => setTime(chain, ms),
+    tip: () => tip(chain),
+    accountsOf: (program, slot) => accountsOf(chain, program, slot),
     landed(signature) {
-      tip()
-      return landed.get(signature)
+      tip(chain)
+      return chain.landed.get(signature)
     },
     find(signature) {
-      const newestSeen = slotOf('processed')
-      const found = landed.get(signature)
+      const newestSeen = slotOf(chain, 'processed')
+      const found = chain.landed.get(signature)
       return found && found.slot <= newestSeen ? found : undefined
     },
     history() {
-      const newestSeen = slotOf('processed')
-      return [...landed.values()].filter(({ slot }) => slot <= newestSeen).reverse()
+      const newestSeen = slotOf(chain, 'processed')
+      return [...chain.landed.values()].filter(({ slot }) => slot <= newestSeen).reverse()
     },
-    simulate(parsed, { slot, sigVerify, isRenewed = false }) {
-      if (sigVerify && !isSigned(parsed)) return failure('SignatureFailure')
-      const refusal = isRenewed ? undefined : refusalOf(parsed, slot)
-      if (refusal) return failure(refusal)
-      const previous = unwind(slot)
-      svm.withSigverify(sigVerify)
-      try {
-        return run(parsed, slot, (transaction) => svm.simulateTransaction(transaction))
-      } finally {
-        svm.withSigverify(true)
-        for (const [address, account] of previous) write(address, account)
-      }
-    },
+    simulate: (parsed, how) => simulate(chain, parsed, how),
     submit(parsed) {
-      const due = tip() + delay
-      if (!underway.some((each) => each.parsed.signature === parsed.signature)) underway.push({ parsed, due })
-      tip()
+      const due = tip(chain) + chain.delay
+      if (!chain.underway.some((each) => each.parsed.signature === parsed.signature))
+        chain.underway.push({ parsed, due })
+      tip(chain)
     },
     put(account) {
-      changes = changes.filter((change) => change.address !== account.address)
+      chain.changes = chain.changes.filter((change) => change.address !== account.address)
       svm.setAccount(account)
     },
-    setLag: (slots) => void (lag = slots),
-    setDelay: (slots) => void (delay = slots),
-    fork() {
-      const safe = tip() - lag
-      const lost = [...landed.values()].filter(({ slot }) => slot > safe).map(({ signature }) => signature)
-      unwind(safe)
-      changes = changes.filter((change) => change.slot <= safe)
-      for (const signature of lost) drop(signature)
-      forks.push(safe)
-      return lost
-    },
+    setLag: (slots) => void (chain.lag = slots),
+    setDelay: (slots) => void (chain.delay = slots),
+    fork: () => fork(chain),
     mark() {
-      marked = tip()
-      setTime(timeOf(marked + 1))
+      chain.marked = tip(chain)
+      setTime(chain, timeOf(chain, chain.marked + 1))
     },
-    rewind: (on) => void (isBehind = on),
+    rewind: (on) => void (chain.isBehind = on),
   }
+}
+
+function now(chain: ChainState): number {
+  return chain.clock.now() + chain.offset
+}
+
+function timeOf(chain: ChainState, slot: number): number {
+  return chain.startedAt + (slot - chain.first) * SLOT_MS
+}
+
+function tip(chain: ChainState): number {
+  chain.newest = Math.max(chain.newest, chain.first + Math.floor((now(chain) - chain.startedAt) / SLOT_MS))
+  const due = chain.underway.filter((each) => each.due <= chain.newest).sort((one, other) => one.due - other.due)
+  chain.underway = chain.underway.filter((each) => each.due > chain.newest)
+  for (const each of due) land(chain, each.parsed, each.due)
+  return chain.newest
+}
+
+function slotOf(chain: ChainState, commitment: Commitment): number {
+  const seen = Math.min(tip(chain), chain.isBehind ? chain.marked : Infinity)
+  if (commitment === 'processed') return seen
+  return commitment === 'confirmed' ? seen - chain.lag : seen - chain.lag - ROOT_DEPTH
+}
+
+/** The last eight bytes are the slot; the others distinguish forks, and this chain from that of another start. */
+function blockhashOf(chain: ChainState, slot: number): string {
+  const fork = chain.forks.filter((at) => at < slot).length
+  const hash = createHash('sha256').update(`block ${slot} of fork ${fork} since ${chain.startedAt}`).digest()
+  hash.writeBigUInt64BE(BigInt(slot), 24)
+  return getBase58Decoder().decode(hash)
+}
+
+function slotOfBlockhash(chain: ChainState, blockhash: string, slot: number): number | undefined {
+  const bytes = Buffer.from(getBase58Encoder().encode(blockhash))
+  if (bytes.length !== 32) return undefined
+  const made = Number(bytes.readBigUInt64BE(24))
+  return made <= slot && slot - made <= BLOCKHASH_LIFE && blockhashOf(chain, made) === blockhash ? made : undefined
+}
+
+function current(chain: ChainState, address: Address): EncodedAccount | undefined {
+  const found = chain.svm.getAccount(address)
+  return found.exists ? found : undefined
+}
+
+function account(chain: ChainState, address: Address, slot: number): EncodedAccount | undefined {
+  if (address === CLOCK) return clockAt(chain, Math.min(slot, tip(chain)))
+  const next = changesAfter(chain, slot).find((change) => change.address === address)
+  return next ? next.before : current(chain, address)
+}
+
+/** Ordered by slot; mostly the newest are requested. */
+function changesAfter(chain: ChainState, slot: number): readonly Change[] {
+  return chain.changes.slice(chain.changes.findLastIndex((change) => change.slot <= slot) + 1)
+}
+
+/** Not written by transactions: each block has its own. */
+function clockAt(chain: ChainState, slot: number): EncodedAccount {
+  const [data, epoch] = [Buffer.alloc(40), BigInt(Math.floor(slot / SLOTS_PER_EPOCH))]
+  const fields = [BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(chain, slot) / 1000))]
+  fields.forEach((field, i) => data.writeBigInt64LE(field, 8 * i))
+  return { ...walletAccount(CLOCK, 1_169_280n), data: Uint8Array.from(data), space: 40n, programAddress: SYSVARS }
+}
+
+/** Restores the accounts of a slot; returns the replaced ones. */
+function unwind(chain: ChainState, slot: number): readonly (readonly [Address, EncodedAccount | undefined])[] {
+  const touched = [...new Set(changesAfter(chain, slot).map((change) => change.address))]
+  const previous = touched.map((address) => [address, current(chain, address)] as const)
+  for (const address of touched) write(chain, address, account(chain, address, slot))
+  return previous
+}
+
+function write(chain: ChainState, address: Address, account: EncodedAccount | undefined): void {
+  chain.svm.setAccount(account ?? walletAccount(address, 0n))
+}
+
+/** The reason why a block would refuse it without running it. */
+function refusalOf(chain: ChainState, { message, wire }: Parsed, slot: number): TransactionError | undefined {
+  if (slotOfBlockhash(chain, message.blockhash, slot) === undefined) return 'BlockhashNotFound'
+  const twin = chain.ran.get(signedIn(wire))
+  return twin && twin.slot <= slot ? 'AlreadyProcessed' : undefined
+}
+
+function run(
+  chain: ChainState,
+  { transaction }: Parsed,
+  slot: number,
+  act: (transaction: Transaction) => Ran,
+): Outcome {
+  const epoch = BigInt(Math.floor(slot / SLOTS_PER_EPOCH))
+  chain.svm.setClock(
+    new ClockSysvar(BigInt(slot), 0n, epoch, epoch + 1n, BigInt(Math.floor(timeOf(chain, slot) / 1000))),
+  )
+  try {
+    return outcomeOf(act(transaction))
+  } catch {
+    return failure('SanitizeFailure')
+  }
+}
+
+function land(chain: ChainState, parsed: Parsed, slot: number): void {
+  if (refusalOf(chain, parsed, slot) || !isSigned(parsed)) return
+  const { keys, instructions } = parsed.message
+  const called = new Set(instructions.map(({ programIdIndex }) => programIdIndex))
+  const snapshot = () =>
+    // programs are large to copy
+    keys.map((key, i) => (called.has(i) ? walletAccount(key, chain.svm.getBalance(key) ?? 0n) : current(chain, key)))
+  const before = snapshot()
+  const outcome = run(chain, parsed, slot, (transaction) => chain.svm.sendTransaction(transaction))
+  const after = snapshot()
+  const fee = sum(before) - sum(after)
+  if (fee === 0n) return // refused before it began
+  keys.forEach((address, i) => {
+    if (!isSame(before[i], after[i])) chain.changes.push({ slot, address, before: before[i] })
+  })
+  const { wire, message, signature } = parsed
+  const made: Landed = {
+    ...outcome,
+    signature,
+    slot,
+    wire,
+    message,
+    fee,
+    before: before.map(holdingOf),
+    after: after.map(holdingOf),
+  }
+  chain.landed.set(signature, made)
+  chain.ran.set(signedIn(wire), made)
+  forget(chain)
+}
+
+/**
+ * A transaction is remembered while its blockhash is valid, however many there are; otherwise it could land twice.
+ */
+function forget(chain: ChainState): void {
+  const past = Math.min(chain.newest, chain.marked) - FIRST_SLOT_OFFSET
+  for (const [signature, { slot }] of chain.landed) {
+    if (chain.landed.size <= MAX_TRANSACTIONS || slot >= past) break
+    drop(chain, signature)
+  }
+  if (chain.changes[0] && chain.changes[0].slot < past - FIRST_SLOT_OFFSET)
+    chain.changes = chain.changes.filter((change) => change.slot >= past)
+}
+
+function drop(chain: ChainState, signature: string): void {
+  const gone = chain.landed.get(signature)
+  if (gone) chain.ran.delete(signedIn(gone.wire))
+  chain.landed.delete(signature)
+}
+
+function setTime(chain: ChainState, ms: number): void {
+  if (ms < now(chain)) throw new RangeError(`it is already ${now(chain)}: time does not go back to ${ms}`)
+  chain.offset += ms - now(chain)
+  tip(chain)
+}
+
+function accountsOf(chain: ChainState, program: Address, slot: number): readonly EncodedAccount[] {
+  const all = new Set([
+    ...chain.svm.getProgramAccounts(program).map((each) => each.address),
+    ...chain.changes.map((change) => change.address),
+  ])
+  return [...all]
+    .map((address) => account(chain, address, slot))
+    .filter((each) => each?.programAddress === program) as EncodedAccount[]
+}
+
+function simulate(chain: ChainState, parsed: Parsed, { slot, sigVerify, isRenewed = false }: Simulating): Outcome {
+  const { svm } = chain
+  if (sigVerify && !isSigned(parsed)) return failure('SignatureFailure')
+  const refusal = isRenewed ? undefined : refusalOf(chain, parsed, slot)
+  if (refusal) return failure(refusal)
+  const previous = unwind(chain, slot)
+  svm.withSigverify(sigVerify)
+  try {
+    return run(chain, parsed, slot, (transaction) => svm.simulateTransaction(transaction))
+  } finally {
+    svm.withSigverify(true)
+    for (const [address, account] of previous) write(chain, address, account)
+  }
+}
+
+function fork(chain: ChainState): readonly string[] {
+  const safe = tip(chain) - chain.lag
+  const lost = [...chain.landed.values()].filter(({ slot }) => slot > safe).map(({ signature }) => signature)
+  unwind(chain, safe)
+  chain.changes = chain.changes.filter((change) => change.slot <= safe)
+  for (const signature of lost) drop(chain, signature)
+  chain.forks.push(safe)
+  return lost
 }
 
 function sum(accounts: readonly (EncodedAccount | undefined)[]): bigint {

@@ -27,242 +27,243 @@ export type RpcActions = {
 type Params = readonly unknown[]
 export type SolanaRpc = (method: string, params: Params) => Promise<unknown>
 
+type RpcState = { readonly ledger: SolanaLedger; readonly actions: RpcActions }
+
+const METHODS: Readonly<Record<string, (rpc: RpcState, params: Params) => unknown>> = {
+  getHealth({ ledger }) {
+    const distance = behind(ledger)
+    if (distance > HEALTHY_DISTANCE)
+      throw new RpcError(-32005, `Node is behind by ${distance} slots`, { numSlotsBehind: distance })
+    return 'ok'
+  },
+  getVersion: () => VERSION,
+  getGenesisHash: () => GENESIS_HASH,
+  getSlot: ({ ledger }, [config]) => slotOf(ledger, config),
+  getBlockHeight: ({ ledger }, [config]) => ledger.heightOf(slotOf(ledger, config)),
+  getBlockTime({ ledger }, [slot]) {
+    if (Number(slot) > ledger.slotOf('processed')) throw new RpcError(-32004, `Block not available for slot ${slot}`)
+    return secondsOf(ledger, Number(slot))
+  },
+  getEpochInfo({ ledger }, [config]) {
+    const slot = slotOf(ledger, config)
+    const [epoch, slotIndex] = [Math.floor(slot / SLOTS_PER_EPOCH), slot % SLOTS_PER_EPOCH]
+    return {
+      absoluteSlot: slot,
+      blockHeight: ledger.heightOf(slot),
+      epoch,
+      slotIndex,
+      slotsInEpoch: SLOTS_PER_EPOCH,
+      transactionCount: ledger.history().length,
+    }
+  },
+  getLatestBlockhash({ ledger }, [config]) {
+    const slot = slotOf(ledger, config)
+    return inContext(slot, lifetimeAt(ledger, slot))
+  },
+  isBlockhashValid({ ledger }, [blockhash, config]) {
+    const slot = slotOf(ledger, config)
+    // as long as an address, and spelled alike
+    return inContext(slot, ledger.slotOfBlockhash(addressOf(blockhash), slot) !== undefined)
+  },
+  getMinimumBalanceForRentExemption: ({ ledger }, [bytes]) => Number(ledger.rentFor(Number(bytes))),
+  getRecentPrioritizationFees({ ledger }) {
+    const slot = ledger.slotOf('processed')
+    return Array.from({ length: BLOCKHASH_LIFE }, (_, i) => ({
+      slot: slot - BLOCKHASH_LIFE + 1 + i,
+      prioritizationFee: 0,
+    }))
+  },
+  getFeeForMessage({ ledger }, [message, config]) {
+    const slot = slotOf(ledger, config)
+    const parsed = parsedFrom(unsigned(bytesOf(message, 'base64')), 'VersionedMessage')
+    const isAlive = ledger.slotOfBlockhash(parsed.message.blockhash, slot) !== undefined
+    return inContext(slot, isAlive ? Number(feeOf(parsed)) : null)
+  },
+
+  getAccountInfo({ ledger }, [address, config]) {
+    const slot = slotOf(ledger, config)
+    return inContext(slot, accountView(ledger.account(addressOf(address), slot), configOf(config)))
+  },
+  getMultipleAccounts({ ledger }, [addresses, config]) {
+    const slot = slotOf(ledger, config)
+    const found = listOf(addresses, 100).map((address) => ledger.account(addressOf(address), slot))
+    return inContext(
+      slot,
+      found.map((account) => accountView(account, configOf(config))),
+    )
+  },
+  getBalance({ ledger }, [address, config]) {
+    const slot = slotOf(ledger, config)
+    return inContext(slot, Number(ledger.account(addressOf(address), slot)?.lamports ?? 0n))
+  },
+  getTokenAccountBalance({ ledger }, [address, config]) {
+    const slot = slotOf(ledger, config)
+    const account = ledger.account(addressOf(address), slot)
+    if (!account) throw invalidParams('Invalid param: could not find account')
+    const token = tokenOf(account)
+    if (!token) throw invalidParams('Invalid param: not a Token account')
+    return inContext(slot, amountView(token.amount))
+  },
+  getTokenSupply({ ledger }, [address, config]) {
+    const slot = slotOf(ledger, config)
+    const mint = mintOf(ledger.account(addressOf(address), slot))
+    if (!mint) throw invalidParams('Invalid param: could not find mint')
+    return inContext(slot, amountView(mint.supply))
+  },
+  getTokenAccountsByOwner({ ledger }, [owner, filter, config]) {
+    const slot = slotOf(ledger, config)
+    const { mint, programId } = (filter ?? {}) as { mint?: string; programId?: string }
+    const [whose, program] = [addressOf(owner), addressOf(programId ?? TOKEN_PROGRAM_ADDRESS)]
+    const all = ledger.accountsOf(program, slot).filter((account) => {
+      const token = tokenOf(account)
+      return token?.owner === whose && (mint === undefined || token.mint === mint)
+    })
+    return inContext(
+      slot,
+      all.map((account) => ({ pubkey: account.address, account: accountView(account, configOf(config)) })),
+    )
+  },
+
+  getSignatureStatuses({ ledger }, [signatures, config]) {
+    const slot = ledger.slotOf('processed')
+    const isSearching = configOf(config)['searchTransactionHistory'] === true
+    const isKnown = (landed: Landed) => isSearching || landed.slot > slot - STATUS_CACHE_SLOTS
+    const found = listOf(signatures, 256).map((signature) => ledger.find(signatureOf(signature)))
+    return inContext(
+      slot,
+      found.map((landed) => (landed && isKnown(landed) ? statusView(ledger, landed) : null)),
+    )
+  },
+  getSignaturesForAddress({ ledger }, [address, config]) {
+    const slot = blockSlotOf(ledger, config)
+    const { limit = 1000, before, until } = configOf(config) as { limit?: number; before?: string; until?: string }
+    const all = ledger
+      .history()
+      .filter((landed) => landed.slot <= slot && landed.message.keys.includes(addressOf(address)))
+    const from = before === undefined ? 0 : all.findIndex(({ signature }) => signature === before) + 1
+    const to = until === undefined ? -1 : all.findIndex(({ signature }) => signature === until)
+    return all
+      .slice(from, to < 0 ? undefined : to)
+      .slice(0, limit)
+      .map((each) => signatureView(ledger, each))
+  },
+  getTransaction({ ledger }, [signature, config]) {
+    const slot = blockSlotOf(ledger, config)
+    const landed = ledger.find(signatureOf(signature))
+    if (!landed || landed.slot > slot) return null
+    const { maxSupportedTransactionVersion } = configOf(config)
+    if (landed.message.version !== 'legacy' && maxSupportedTransactionVersion === undefined)
+      throw new RpcError(-32015, OLD_CLIENT)
+    return transactionView(landed, { encoding: encodingOf(config, 'json'), blockTime: secondsOf(ledger, landed.slot) })
+  },
+
+  simulateTransaction({ ledger }, [wire, config]) {
+    const slot = slotOf(ledger, config)
+    const {
+      sigVerify = false,
+      replaceRecentBlockhash: isRenewed = false,
+      innerInstructions = false,
+      accounts,
+    } = configOf(config) as Simulation
+    if (sigVerify && isRenewed) throw invalidParams('sigVerify may not be used with replaceRecentBlockhash')
+    const outcome = ledger.simulate(parsedFrom(bytesOf(wire, encodingOf(config, 'base58'))), {
+      slot,
+      sigVerify,
+      isRenewed,
+    })
+    if (outcome.err === 'SignatureFailure') throw badSignature()
+    const wanted =
+      accounts && outcome.err === null
+        ? accounts.addresses.map((address) => outcome.accounts.find((account) => account.address === address))
+        : undefined
+    return inContext(slot, {
+      ...simulationView(outcome),
+      accounts: wanted?.map((account) => accountView(account, { encoding: accounts?.encoding ?? 'base64' })) ?? null,
+      innerInstructions: innerInstructions ? innerView(outcome.inner) : null,
+      replacementBlockhash: isRenewed ? lifetimeAt(ledger, slot) : null,
+    })
+  },
+  sendTransaction({ ledger, actions }, [wire, config]) {
+    const { skipPreflight = false, preflightCommitment: commitment = 'finalized' } = configOf(config) as {
+      skipPreflight?: boolean
+      preflightCommitment?: Commitment
+    }
+    const parsed = parsedFrom(bytesOf(wire, encodingOf(config, 'base58')))
+    if (!skipPreflight) preflight(ledger, parsed, slotOf(ledger, { ...configOf(config), commitment }))
+    actions.submit(parsed)
+    return parsed.signature
+  },
+  requestAirdrop: ({ actions }, [to, lamports]) => actions.airdrop(addressOf(to), BigInt(Number(lamports))),
+}
+
 /** Answers one call, or throws an RpcError. */
 export function solanaRpc(ledger: SolanaLedger, actions: RpcActions): SolanaRpc {
-  const methods: Readonly<Record<string, (params: Params) => unknown>> = {
-    getHealth() {
-      const distance = behind()
-      if (distance > HEALTHY_DISTANCE)
-        throw new RpcError(-32005, `Node is behind by ${distance} slots`, { numSlotsBehind: distance })
-      return 'ok'
-    },
-    getVersion: () => VERSION,
-    getGenesisHash: () => GENESIS_HASH,
-    getSlot: ([config]) => slotOf(config),
-    getBlockHeight: ([config]) => ledger.heightOf(slotOf(config)),
-    getBlockTime([slot]) {
-      if (Number(slot) > ledger.slotOf('processed')) throw new RpcError(-32004, `Block not available for slot ${slot}`)
-      return secondsOf(Number(slot))
-    },
-    getEpochInfo([config]) {
-      const slot = slotOf(config)
-      const [epoch, slotIndex] = [Math.floor(slot / SLOTS_PER_EPOCH), slot % SLOTS_PER_EPOCH]
-      return {
-        absoluteSlot: slot,
-        blockHeight: ledger.heightOf(slot),
-        epoch,
-        slotIndex,
-        slotsInEpoch: SLOTS_PER_EPOCH,
-        transactionCount: ledger.history().length,
-      }
-    },
-    getLatestBlockhash([config]) {
-      const slot = slotOf(config)
-      return inContext(slot, lifetimeAt(slot))
-    },
-    isBlockhashValid([blockhash, config]) {
-      const slot = slotOf(config)
-      // as long as an address, and spelled alike
-      return inContext(slot, ledger.slotOfBlockhash(addressOf(blockhash), slot) !== undefined)
-    },
-    getMinimumBalanceForRentExemption: ([bytes]) => Number(ledger.rentFor(Number(bytes))),
-    getRecentPrioritizationFees() {
-      const slot = ledger.slotOf('processed')
-      return Array.from({ length: BLOCKHASH_LIFE }, (_, i) => ({
-        slot: slot - BLOCKHASH_LIFE + 1 + i,
-        prioritizationFee: 0,
-      }))
-    },
-    getFeeForMessage([message, config]) {
-      const slot = slotOf(config)
-      const parsed = parsedFrom(unsigned(bytesOf(message, 'base64')), 'VersionedMessage')
-      const isAlive = ledger.slotOfBlockhash(parsed.message.blockhash, slot) !== undefined
-      return inContext(slot, isAlive ? Number(feeOf(parsed)) : null)
-    },
-
-    getAccountInfo([address, config]) {
-      const slot = slotOf(config)
-      return inContext(slot, accountView(ledger.account(addressOf(address), slot), configOf(config)))
-    },
-    getMultipleAccounts([addresses, config]) {
-      const slot = slotOf(config)
-      const found = listOf(addresses, 100).map((address) => ledger.account(addressOf(address), slot))
-      return inContext(
-        slot,
-        found.map((account) => accountView(account, configOf(config))),
-      )
-    },
-    getBalance([address, config]) {
-      const slot = slotOf(config)
-      return inContext(slot, Number(ledger.account(addressOf(address), slot)?.lamports ?? 0n))
-    },
-    getTokenAccountBalance([address, config]) {
-      const slot = slotOf(config)
-      const account = ledger.account(addressOf(address), slot)
-      if (!account) throw invalidParams('Invalid param: could not find account')
-      const token = tokenOf(account)
-      if (!token) throw invalidParams('Invalid param: not a Token account')
-      return inContext(slot, amountView(token.amount))
-    },
-    getTokenSupply([address, config]) {
-      const slot = slotOf(config)
-      const mint = mintOf(ledger.account(addressOf(address), slot))
-      if (!mint) throw invalidParams('Invalid param: could not find mint')
-      return inContext(slot, amountView(mint.supply))
-    },
-    getTokenAccountsByOwner([owner, filter, config]) {
-      const slot = slotOf(config)
-      const { mint, programId } = (filter ?? {}) as { mint?: string; programId?: string }
-      const [whose, program] = [addressOf(owner), addressOf(programId ?? TOKEN_PROGRAM_ADDRESS)]
-      const all = ledger.accountsOf(program, slot).filter((account) => {
-        const token = tokenOf(account)
-        return token?.owner === whose && (mint === undefined || token.mint === mint)
-      })
-      return inContext(
-        slot,
-        all.map((account) => ({ pubkey: account.address, account: accountView(account, configOf(config)) })),
-      )
-    },
-
-    getSignatureStatuses([signatures, config]) {
-      const slot = ledger.slotOf('processed')
-      const isSearching = configOf(config)['searchTransactionHistory'] === true
-      const isKnown = (landed: Landed) => isSearching || landed.slot > slot - STATUS_CACHE_SLOTS
-      const found = listOf(signatures, 256).map((signature) => ledger.find(signatureOf(signature)))
-      return inContext(
-        slot,
-        found.map((landed) => (landed && isKnown(landed) ? statusView(landed) : null)),
-      )
-    },
-    getSignaturesForAddress([address, config]) {
-      const slot = blockSlotOf(config)
-      const { limit = 1000, before, until } = configOf(config) as { limit?: number; before?: string; until?: string }
-      const all = ledger
-        .history()
-        .filter((landed) => landed.slot <= slot && landed.message.keys.includes(addressOf(address)))
-      const from = before === undefined ? 0 : all.findIndex(({ signature }) => signature === before) + 1
-      const to = until === undefined ? -1 : all.findIndex(({ signature }) => signature === until)
-      return all
-        .slice(from, to < 0 ? undefined : to)
-        .slice(0, limit)
-        .map(signatureView)
-    },
-    getTransaction([signature, config]) {
-      const slot = blockSlotOf(config)
-      const landed = ledger.find(signatureOf(signature))
-      if (!landed || landed.slot > slot) return null
-      const { maxSupportedTransactionVersion } = configOf(config)
-      if (landed.message.version !== 'legacy' && maxSupportedTransactionVersion === undefined)
-        throw new RpcError(-32015, OLD_CLIENT)
-      return transactionView(landed, { encoding: encodingOf(config, 'json'), blockTime: secondsOf(landed.slot) })
-    },
-
-    simulateTransaction([wire, config]) {
-      const slot = slotOf(config)
-      const {
-        sigVerify = false,
-        replaceRecentBlockhash: isRenewed = false,
-        innerInstructions = false,
-        accounts,
-      } = configOf(config) as Simulation
-      if (sigVerify && isRenewed) throw invalidParams('sigVerify may not be used with replaceRecentBlockhash')
-      const outcome = ledger.simulate(parsedFrom(bytesOf(wire, encodingOf(config, 'base58'))), {
-        slot,
-        sigVerify,
-        isRenewed,
-      })
-      if (outcome.err === 'SignatureFailure') throw badSignature()
-      const wanted =
-        accounts && outcome.err === null
-          ? accounts.addresses.map((address) => outcome.accounts.find((account) => account.address === address))
-          : undefined
-      return inContext(slot, {
-        ...simulationView(outcome),
-        accounts: wanted?.map((account) => accountView(account, { encoding: accounts?.encoding ?? 'base64' })) ?? null,
-        innerInstructions: innerInstructions ? innerView(outcome.inner) : null,
-        replacementBlockhash: isRenewed ? lifetimeAt(slot) : null,
-      })
-    },
-    sendTransaction([wire, config]) {
-      const { skipPreflight = false, preflightCommitment: commitment = 'finalized' } = configOf(config) as {
-        skipPreflight?: boolean
-        preflightCommitment?: Commitment
-      }
-      const parsed = parsedFrom(bytesOf(wire, encodingOf(config, 'base58')))
-      if (!skipPreflight) preflight(parsed, slotOf({ ...configOf(config), commitment }))
-      actions.submit(parsed)
-      return parsed.signature
-    },
-    requestAirdrop: ([to, lamports]) => actions.airdrop(addressOf(to), BigInt(Number(lamports))),
-  }
-
+  const rpc: RpcState = { ledger, actions }
   return async (method, params) => {
-    const answer = Object.hasOwn(methods, method) ? methods[method] : undefined
+    const answer = Object.hasOwn(METHODS, method) ? METHODS[method] : undefined
     if (!answer) throw new RpcError(-32601, 'Method not found')
-    return await answer(params)
+    return await answer(rpc, params)
   }
+}
 
-  /** The slot for the caller's commitment; by default finalized, as everywhere on Solana. */
-  function slotOf(config: unknown): number {
-    const { commitment = 'finalized', minContextSlot = 0 } = configOf(config)
-    if (!COMMITMENTS.includes(commitment))
-      throw invalidParams(
-        `Invalid params: unknown variant \`${commitment}\`, expected one of ${COMMITMENTS.join(', ')}.`,
-      )
-    const slot = ledger.slotOf(commitment)
-    if (slot < minContextSlot)
-      throw new RpcError(-32016, 'Minimum context slot has not been reached', { contextSlot: slot })
-    return slot
-  }
+/** The slot for the caller's commitment; by default finalized, as everywhere on Solana. */
+function slotOf(ledger: SolanaLedger, config: unknown): number {
+  const { commitment = 'finalized', minContextSlot = 0 } = configOf(config)
+  if (!COMMITMENTS.includes(commitment))
+    throw invalidParams(`Invalid params: unknown variant \`${commitment}\`, expected one of ${COMMITMENTS.join(', ')}.`)
+  const slot = ledger.slotOf(commitment)
+  if (slot < minContextSlot)
+    throw new RpcError(-32016, 'Minimum context slot has not been reached', { contextSlot: slot })
+  return slot
+}
 
-  function blockSlotOf(config: unknown): number {
-    if (configOf(config).commitment === 'processed')
-      throw invalidParams('Method does not support commitment below `confirmed`')
-    return slotOf(config)
-  }
+function blockSlotOf(ledger: SolanaLedger, config: unknown): number {
+  if (configOf(config).commitment === 'processed')
+    throw invalidParams('Method does not support commitment below `confirmed`')
+  return slotOf(ledger, config)
+}
 
-  function behind(): number {
-    return ledger.tip() - ledger.slotOf('processed')
-  }
+function behind(ledger: SolanaLedger): number {
+  return ledger.tip() - ledger.slotOf('processed')
+}
 
-  function secondsOf(slot: number): number {
-    return Math.floor(ledger.timeOf(slot) / 1000)
-  }
+function secondsOf(ledger: SolanaLedger, slot: number): number {
+  return Math.floor(ledger.timeOf(slot) / 1000)
+}
 
-  function lifetimeAt(slot: number) {
-    return { blockhash: ledger.blockhashOf(slot), lastValidBlockHeight: ledger.heightOf(slot) + BLOCKHASH_LIFE }
-  }
+function lifetimeAt(ledger: SolanaLedger, slot: number) {
+  return { blockhash: ledger.blockhashOf(slot), lastValidBlockHeight: ledger.heightOf(slot) + BLOCKHASH_LIFE }
+}
 
-  function preflight(parsed: Parsed, slot: number): void {
-    const outcome = ledger.simulate(parsed, { slot, sigVerify: true })
-    if (outcome.err === null) return
-    if (outcome.err === 'SignatureFailure') throw badSignature()
-    const data = { ...simulationView(outcome), accounts: null, innerInstructions: null, replacementBlockhash: null }
-    throw new RpcError(-32002, `Transaction simulation failed: ${messageOf(outcome.err)}`, data)
-  }
+function preflight(ledger: SolanaLedger, parsed: Parsed, slot: number): void {
+  const outcome = ledger.simulate(parsed, { slot, sigVerify: true })
+  if (outcome.err === null) return
+  if (outcome.err === 'SignatureFailure') throw badSignature()
+  const data = { ...simulationView(outcome), accounts: null, innerInstructions: null, replacementBlockhash: null }
+  throw new RpcError(-32002, `Transaction simulation failed: ${messageOf(outcome.err)}`, data)
+}
 
-  function commitmentOf({ slot }: Landed): Commitment {
-    if (slot <= ledger.slotOf('finalized')) return 'finalized'
-    return slot <= ledger.slotOf('confirmed') ? 'confirmed' : 'processed'
-  }
+function commitmentOf(ledger: SolanaLedger, { slot }: Landed): Commitment {
+  if (slot <= ledger.slotOf('finalized')) return 'finalized'
+  return slot <= ledger.slotOf('confirmed') ? 'confirmed' : 'processed'
+}
 
-  function statusView(landed: Landed): object {
-    const { err, slot } = landed
-    const confirmationStatus = commitmentOf(landed)
-    const confirmations = confirmationStatus === 'finalized' ? null : ledger.slotOf('processed') - slot
-    return { slot, confirmations, err, status: err === null ? { Ok: null } : { Err: err }, confirmationStatus }
-  }
+function statusView(ledger: SolanaLedger, landed: Landed): object {
+  const { err, slot } = landed
+  const confirmationStatus = commitmentOf(ledger, landed)
+  const confirmations = confirmationStatus === 'finalized' ? null : ledger.slotOf('processed') - slot
+  return { slot, confirmations, err, status: err === null ? { Ok: null } : { Err: err }, confirmationStatus }
+}
 
-  function signatureView(landed: Landed): object {
-    const { signature, slot, err } = landed
-    return {
-      signature,
-      slot,
-      err,
-      memo: memoOf(landed),
-      blockTime: secondsOf(slot),
-      confirmationStatus: commitmentOf(landed),
-    }
+function signatureView(ledger: SolanaLedger, landed: Landed): object {
+  const { signature, slot, err } = landed
+  return {
+    signature,
+    slot,
+    err,
+    memo: memoOf(landed),
+    blockTime: secondsOf(ledger, slot),
+    confirmationStatus: commitmentOf(ledger, landed),
   }
 }
 
