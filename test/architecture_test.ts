@@ -411,6 +411,20 @@ test('every adapter of a port runs the laws of that port', () => {
   expect(lawless).toEqual([])
 })
 
+test('every storage in the list of manifests runs the laws of storage', () => {
+  const runners = inRoom('test').filter(
+    ({ path, imports, code }) =>
+      path.endsWith('_test.ts') && imports.includes('test/conformance/storage.ts') && /\brunLaws\(/.test(code),
+  )
+  const manifests = inRoom('adapters').find(({ path }) => path === 'adapters/storage/manifests.ts')?.imports ?? []
+  const folders = manifests.flatMap((path) => /^(adapters\/storage\/\w+)\/manifest\.ts$/.exec(path)?.[1] ?? [])
+  const lawless = (folder: string) =>
+    !runners.some(({ imports }) => imports.some((path) => path === `${folder}.ts` || path === `${folder}/mod.ts`))
+  expect(folders.length).toBeGreaterThan(2)
+  expect(folders.filter(lawless)).toEqual([])
+  expect(lawless('adapters/storage/without_laws')).toBe(true)
+})
+
 test('each room has a README of at most 25 lines', () => {
   const lengths = ROOMS.filter((room) => room !== 'core').map((room) => ({
     room,

@@ -9,8 +9,8 @@ import { type Address, address } from '@solana/kit'
 import type { Clock } from '../../../core/mod.ts'
 import { RpcError } from './errors.ts'
 import { solanaFaucet } from './faucet.ts'
-import { type Commitment, type Landed, SLOT_MS, solanaLedger } from './ledger.ts'
-import { solanaRpc } from './rpc.ts'
+import { type Commitment, type Landed, SLOT_MS, type SolanaLedger, solanaLedger } from './ledger.ts'
+import { type SolanaRpc, solanaRpc } from './rpc.ts'
 import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAccount } from './tokens.ts'
 import { parse, type Parsed } from './transaction.ts'
 import { LAST_EPOCH } from './views.ts'
@@ -105,6 +105,15 @@ const MAX_BODY = 50 * 1024
 const SOL = 1_000_000_000n
 const RECEIPTS = ['getSignatureStatuses', 'getTransaction', 'getSignaturesForAddress']
 
+type NodeState = {
+  readonly answer: SolanaRpc
+  readonly counts: Map<string, number>
+  readonly fakeReplies: Map<string, FakeReply>
+  out: Outage
+  dropping: 'sends' | 'answers' | 'landings' | undefined
+  onDropped: () => void
+}
+
 /** Starts a node with the USDC mint and a faucet. Resolves when it answers. */
 export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promise<SolanaNode> {
   const ledger = solanaLedger(clock)
@@ -112,96 +121,28 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
   ledger.put(walletAccount(faucet.address, 1_000_000n * SOL))
   ledger.put(mintAccount({ authority: faucet.address, supply: 0n }))
 
-  const counts = new Map<string, number>()
-  const fakeReplies = new Map<string, FakeReply>()
-  let out: Outage = false
-  let dropping: 'sends' | 'answers' | 'landings' | undefined
-  let onDropped = () => {}
-
-  const answer = solanaRpc(ledger, { submit, airdrop })
-  const server = createServer(
-    (request, response) => void serve(request, response).catch(() => request.socket.destroy()),
-  )
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, '127.0.0.1', resolve))
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const end = (status: number, body: string) =>
-      void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
-    if (request.method !== 'POST') return end(405, 'Used HTTP Method is not allowed. POST is required')
-    if (!request.headers['content-type']?.startsWith('application/json'))
-      return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
-    const text = await textOf(request)
-    if (text === undefined) return end(413, 'Request body too large')
-    const { calls, isBatch } = callsIn(text) ?? {}
-    if (!calls) return end(200, '{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}')
-    const methods = calls.map(({ method = '' }) => method)
-    for (const method of methods) counts.set(method, (counts.get(method) ?? 0) + 1)
-    const isSending = methods.includes('sendTransaction')
-    if (out === 'busy')
-      return end(
-        429,
-        '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}',
-      )
-    if (out === 'silent') return
-    if (out || (dropping === 'sends' && isSending)) return hangUp()
-    const replies = await Promise.all(calls.map(reply))
-    if (dropping === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method)))) return hangUp()
-    if (dropping === 'landings' && isSending) onDropped()
-    const answers = replies.filter((each) => each !== undefined)
-    end(
-      200,
-      answers.length > 0
-        ? JSON.stringify(isBatch ? answers : answers[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
-        : '',
-    )
-
-    function hangUp(): void {
-      request.socket.destroy()
-      if (isSending) onDropped()
-    }
+  const submit = (parsed: Parsed): void => {
+    if (state.dropping !== 'landings') ledger.submit(parsed)
   }
-
-  /** Undefined for a notification, which has no reply. */
-  async function reply({ jsonrpc, id, method, params = [] }: Call): Promise<object | undefined> {
-    if (id === undefined && method !== undefined) return undefined
-    if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params))
-      return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
-    try {
-      const truth = await answer(method, params)
-      const fakeReply = fakeReplies.get(method)
-      return { jsonrpc: '2.0', result: fakeReply ? await fakeReply(truth, params) : truth, id }
-    } catch (error) {
-      const { code, message, data } = error instanceof RpcError ? error : new RpcError(-32603, String(error))
-      return { jsonrpc: '2.0', error: { code, message, ...(data !== undefined && { data }) }, id }
-    }
-  }
-
-  function submit(parsed: Parsed): void {
-    if (dropping !== 'landings') ledger.submit(parsed)
-  }
-
-  async function airdrop(to: Address, lamports: bigint): Promise<string> {
+  const airdrop = async (to: Address, lamports: bigint): Promise<string> => {
     const parsed = parse(await faucet.give(to, lamports, { blockhash: ledger.blockhashOf(ledger.slotOf('processed')) }))
     submit(parsed)
     return parsed.signature
   }
-
-  const newest = (at: Address) => ledger.account(at, ledger.tip())
-
-  async function setTokens(
-    owner: string,
-    change: (balance: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
-  ): Promise<void> {
-    const at = await accountOf(address(owner))
-    const balance = tokenOf(newest(at))?.amount
-    const wanted = change(balance)
-    if (!wanted) return
-    ledger.put(tokenAccount(at, { owner: address(owner), ...wanted }))
-    const supply = (mintOf(newest(MINT))?.supply ?? 0n) + wanted.amount - (balance ?? 0n)
-    ledger.put(mintAccount({ authority: faucet.address, supply }))
+  const state: NodeState = {
+    answer: solanaRpc(ledger, { submit, airdrop }),
+    counts: new Map(),
+    fakeReplies: new Map(),
+    out: false,
+    dropping: undefined,
+    onDropped() {},
   }
-
+  const server = createServer(
+    (request, response) => void serve(state, request, response).catch(() => request.socket.destroy()),
+  )
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, '127.0.0.1', resolve))
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const money: Money = { ledger, authority: faucet.address }
   return {
     url,
     async stop() {
@@ -209,17 +150,17 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
       server.closeAllConnections()
       await closed
     },
-    fund: (owner, amount) => setTokens(owner, () => ({ amount })),
-    openAccount: (owner) => setTokens(owner, (balance) => (balance === undefined ? { amount: 0n } : undefined)),
-    freeze: (owner) => setTokens(owner, (balance = 0n) => ({ amount: balance, isFrozen: true })),
+    fund: (owner, amount) => setTokens(money, owner, () => ({ amount })),
+    openAccount: (owner) => setTokens(money, owner, (balance) => (balance === undefined ? { amount: 0n } : undefined)),
+    freeze: (owner) => setTokens(money, owner, (balance = 0n) => ({ amount: balance, isFrozen: true })),
     async closeAccount(owner) {
-      await setTokens(owner, (balance) => (balance === undefined ? undefined : { amount: 0n }))
+      await setTokens(money, owner, (balance) => (balance === undefined ? undefined : { amount: 0n }))
       ledger.put(walletAccount(await accountOf(address(owner)), 0n))
     },
     airdropSol: (to, lamports = SOL) =>
-      ledger.put(walletAccount(address(to), (newest(address(to))?.lamports ?? 0n) + lamports)),
-    balanceOf: async (owner) => tokenOf(newest(await accountOf(address(owner))))?.amount ?? 0n,
-    lamportsOf: (at) => newest(address(at))?.lamports ?? 0n,
+      ledger.put(walletAccount(address(to), (newest(ledger, address(to))?.lamports ?? 0n) + lamports)),
+    balanceOf: async (owner) => tokenOf(newest(ledger, await accountOf(address(owner))))?.amount ?? 0n,
+    lamportsOf: (at) => newest(ledger, address(at))?.lamports ?? 0n,
     transfersIn: (signature) => transfersOf(ledger.landed(signature)),
     landed: ledger.landed,
 
@@ -231,21 +172,94 @@ export async function solanaNode({ clock, port = 0 }: SolanaNodeOptions): Promis
     setDelay: ledger.setDelay,
 
     reads: (method) =>
-      method === undefined ? [...counts.values()].reduce((all, count) => all + count, 0) : (counts.get(method) ?? 0),
-    outage: (how) => void (out = how),
+      method === undefined
+        ? [...state.counts.values()].reduce((all, count) => all + count, 0)
+        : (state.counts.get(method) ?? 0),
+    outage: (how) => void (state.out = how),
     drop(what) {
-      dropping = what
-      return new Promise((resolve) => (onDropped = resolve))
+      state.dropping = what
+      return new Promise((resolve) => (state.onDropped = resolve))
     },
     recover() {
-      dropping = undefined
-      onDropped = () => {}
+      state.dropping = undefined
+      state.onDropped = () => {}
     },
     mark: ledger.mark,
     rewind: ledger.rewind,
     fork: ledger.fork,
-    fakeReply: (method, make) => void (make ? fakeReplies.set(method, make) : fakeReplies.delete(method)),
+    fakeReply: (method, make) => void (make ? state.fakeReplies.set(method, make) : state.fakeReplies.delete(method)),
   }
+}
+
+async function serve(state: NodeState, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const end = (status: number, body: string) =>
+    void response.writeHead(status, { 'content-type': 'application/json' }).end(body)
+  if (request.method !== 'POST') return end(405, 'Used HTTP Method is not allowed. POST is required')
+  if (!request.headers['content-type']?.startsWith('application/json'))
+    return end(415, 'Supplied content type is not allowed. Content-Type: application/json is required')
+  const text = await textOf(request)
+  if (text === undefined) return end(413, 'Request body too large')
+  const { calls, isBatch } = callsIn(text) ?? {}
+  if (!calls) return end(200, '{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}')
+  const methods = calls.map(({ method = '' }) => method)
+  for (const method of methods) state.counts.set(method, (state.counts.get(method) ?? 0) + 1)
+  const isSending = methods.includes('sendTransaction')
+  if (state.out === 'busy')
+    return end(
+      429,
+      '{"jsonrpc":"2.0","error":{"code":429,"message":"Too many requests for a specific RPC call"},"id":null}',
+    )
+  if (state.out === 'silent') return
+  if (state.out || (state.dropping === 'sends' && isSending)) return hangUp()
+  const replies = await Promise.all(calls.map((call) => reply(state, call)))
+  if (state.dropping === 'answers' && (isSending || methods.some((method) => RECEIPTS.includes(method))))
+    return hangUp()
+  if (state.dropping === 'landings' && isSending) state.onDropped()
+  const answers = replies.filter((each) => each !== undefined)
+  end(
+    200,
+    answers.length > 0
+      ? JSON.stringify(isBatch ? answers : answers[0]).replaceAll(`"${LAST_EPOCH}"`, '18446744073709551615')
+      : '',
+  )
+
+  function hangUp(): void {
+    request.socket.destroy()
+    if (isSending) state.onDropped()
+  }
+}
+
+/** Undefined for a notification, which has no reply. */
+async function reply(state: NodeState, { jsonrpc, id, method, params = [] }: Call): Promise<object | undefined> {
+  if (id === undefined && method !== undefined) return undefined
+  if (method === undefined || jsonrpc !== '2.0' || !Array.isArray(params))
+    return { jsonrpc: '2.0', error: { code: -32600, message: 'Invalid request' }, id: id ?? null }
+  try {
+    const truth = await state.answer(method, params)
+    const fakeReply = state.fakeReplies.get(method)
+    return { jsonrpc: '2.0', result: fakeReply ? await fakeReply(truth, params) : truth, id }
+  } catch (error) {
+    const { code, message, data } = error instanceof RpcError ? error : new RpcError(-32603, String(error))
+    return { jsonrpc: '2.0', error: { code, message, ...(data !== undefined && { data }) }, id }
+  }
+}
+
+type Money = { readonly ledger: SolanaLedger; readonly authority: Address }
+
+const newest = (ledger: SolanaLedger, at: Address) => ledger.account(at, ledger.tip())
+
+async function setTokens(
+  { ledger, authority }: Money,
+  owner: string,
+  change: (balance: bigint | undefined) => { amount: bigint; isFrozen?: boolean } | undefined,
+): Promise<void> {
+  const at = await accountOf(address(owner))
+  const balance = tokenOf(newest(ledger, at))?.amount
+  const wanted = change(balance)
+  if (!wanted) return
+  ledger.put(tokenAccount(at, { owner: address(owner), ...wanted }))
+  const supply = (mintOf(newest(ledger, MINT))?.supply ?? 0n) + wanted.amount - (balance ?? 0n)
+  ledger.put(mintAccount({ authority, supply }))
 }
 
 const [TRANSFER, TRANSFER_CHECKED] = [3, 12]
