@@ -104,6 +104,18 @@ type Authorization = {
   readonly nonce: Hex
 }
 
+type BatchedApi = Required<Pick<BatchedOptions, 'clock' | 'network' | 'asset' | 'domain' | 'wallet'>> & {
+  readonly stepMs: number | undefined
+  readonly chainId: number
+  readonly supported: BatchedStandIn['supported']
+  /** Available balances by address in lower case. */
+  readonly available: Map<string, bigint>
+  readonly transfers: BatchedTransfer[]
+  readonly nonces: Map<string, BatchedTransfer>
+  isDown: boolean
+  loss: { readonly what: 'sends' | 'answers'; readonly onLost: () => void } | undefined
+}
+
 export function startBatchedApi({
   clock,
   network,
@@ -113,7 +125,6 @@ export function startBatchedApi({
   port = 0,
   stepMs,
 }: BatchedOptions): BatchedStandIn {
-  const chainId = Number(network.split(':')[1])
   const kind = {
     name: NAME,
     version: '1',
@@ -122,191 +133,22 @@ export function startBatchedApi({
     minValiditySeconds: Number(MIN_VALIDITY),
   }
   const supported = { kinds: [{ x402Version: 2, scheme: 'exact', network, extra: kind }], extensions: [], signers: {} }
-  const available = new Map<string, bigint>()
-  const transfers: BatchedTransfer[] = []
-  const nonces = new Map<string, BatchedTransfer>()
+  const api: BatchedApi = {
+    clock,
+    network,
+    asset,
+    domain,
+    wallet,
+    stepMs,
+    chainId: Number(network.split(':')[1]),
+    supported,
+    available: new Map(),
+    transfers: [],
+    nonces: new Map(),
+    isDown: false,
+    loss: undefined,
+  }
   let count = 0
-  let isDown = false
-  let loss: { readonly what: 'sends' | 'answers'; readonly onLost: () => void } | undefined
-
-  const availableOf = (address: string) => available.get(address.toLowerCase()) ?? 0n
-  const credit = (address: string, amount: bigint) =>
-    void available.set(address.toLowerCase(), availableOf(address) + amount)
-  const isoNow = () => new Date(clock.now()).toISOString()
-
-  // ── verification ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** The checks of /verify: all but balance and nonce. */
-  async function check({ paymentPayload, paymentRequirements: requirements }: PaymentRequest): Promise<Verification> {
-    const invalid = (reason: string, payer?: Hex): Verification => ({ ok: false, reason, ...(payer && { payer }) })
-    const { x402Version, accepted, payload } = paymentPayload
-    if (x402Version !== 2 || accepted.scheme !== 'exact' || requirements.scheme !== 'exact')
-      return invalid('unsupported_scheme')
-    if (accepted.network !== network || requirements.network !== network) return invalid('unsupported_network')
-    if (!isSame(accepted.asset, asset) || !isSame(requirements.asset, asset)) return invalid('unsupported_asset')
-    const { name, version, verifyingContract } = (requirements.extra ?? {}) as JsonObject
-    if (name !== NAME || version !== '1' || !isSame(verifyingContract, wallet)) return invalid('unsupported_domain')
-    const payment = readAuthorization(payload.authorization)
-    const { signature } = payload
-    if (!payment || !isHex(signature)) return invalid('invalid_payload')
-    const { from, to, value, validAfter, validBefore } = payment
-    if (!isSame(requirements.payTo, to)) return invalid('address_mismatch', from)
-    if (requirements.amount !== String(value)) return invalid('amount_mismatch', from)
-    const typedData = {
-      domain: { name: NAME, version: '1', chainId, verifyingContract: wallet },
-      types: TYPES,
-      primaryType: 'TransferWithAuthorization',
-    } as const
-    const signer = await recoverTypedDataAddress({ ...typedData, message: payment, signature }).catch(() => undefined)
-    if (!signer || !isAddressEqual(signer, from)) return invalid('invalid_signature', from)
-    const now = BigInt(Math.floor(clock.now() / 1000))
-    if (validAfter > now) return invalid('authorization_not_yet_valid', from)
-    if (validBefore <= now) return invalid('authorization_expired', from)
-    if (validBefore - now < MIN_VALIDITY) return invalid('authorization_validity_too_short', from)
-    return isAddressEqual(from, to) ? invalid('self_transfer', from) : { ok: true, payment }
-  }
-
-  /**
-   * Debits the payer at once; the seller is credited when the batch completes. Synchronous, so that the checks and the
-   * debit are atomic. Returns an error code on failure.
-   */
-  function createTransfer({ from, to, value, nonce }: Authorization): BatchedTransfer | string {
-    if (!available.has(from.toLowerCase())) return 'wallet_not_found'
-    if (availableOf(from) < value) return 'insufficient_balance'
-    const nonceKey = `${from}/${nonce}`.toLowerCase()
-    if (nonces.has(nonceKey)) return 'nonce_already_used'
-    credit(from, -value)
-    const [createdAt, updatedAt] = [isoNow(), isoNow()]
-    const ends = { sendingNetwork: network, recipientNetwork: network, fromAddress: from, toAddress: to }
-    const transfer: BatchedTransfer = {
-      id: crypto.randomUUID(),
-      status: 'received',
-      token: 'USDC',
-      ...ends,
-      amount: String(value),
-      nonce,
-      txHash: null,
-      createdAt,
-      updatedAt,
-    }
-    transfers.push(transfer)
-    nonces.set(nonceKey, transfer)
-    return transfer
-  }
-
-  function setStatus(transfer: BatchedTransfer, to: TransferStatus): void {
-    if (transfer.status === 'completed' || transfer.status === 'failed') return
-    if (to === 'completed') credit(transfer.toAddress, BigInt(transfer.amount))
-    if (to === 'failed') credit(transfer.fromAddress, BigInt(transfer.amount))
-    if (to === 'confirmed' || to === 'completed') transfer.txHash ??= `0x${'ba'.repeat(32)}`
-    transfer.status = to
-    transfer.updatedAt = isoNow()
-  }
-
-  const next = ({ status }: BatchedTransfer): TransferStatus => STEPS[STEPS.indexOf(status) + 1] ?? status
-
-  /** Advances transfers by the steps that are due. */
-  function advanceDue(every: number): void {
-    for (const each of transfers) {
-      const steps = Math.floor((clock.now() - Date.parse(each.updatedAt)) / every)
-      for (let step = 0; step < Math.min(steps, STEPS.length); step++) setStatus(each, next(each))
-    }
-  }
-
-  // ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  async function settle(body: PaymentRequest): Promise<object> {
-    const verification = await check(body)
-    const failure = (errorReason: string, payer: Hex | undefined) => ({
-      success: false,
-      errorReason,
-      transaction: '',
-      network,
-      ...(payer && { payer }),
-    })
-    if (!verification.ok) return failure(verification.reason, verification.payer)
-    const { from: payer } = verification.payment
-    const transfer = createTransfer(verification.payment)
-    return typeof transfer === 'string'
-      ? failure(transfer, payer)
-      : { success: true, transaction: transfer.id, network, payer }
-  }
-
-  async function verify(body: PaymentRequest): Promise<object> {
-    const verification = await check(body)
-    return verification.ok
-      ? { isValid: true, payer: verification.payment.from }
-      : { isValid: false, invalidReason: verification.reason, ...(verification.payer && { payer: verification.payer }) }
-  }
-
-  function search(query: URLSearchParams): Response {
-    const parameter = (name: string) => query.get(name) ?? undefined
-    const [from, to, nonce, status] = ['from', 'to', 'nonce', 'status'].map(parameter)
-    if (status && !from && !to && !nonce) return errorReply('status requires one of from, to, nonce')
-    const [after, before] = [parameter('startDate'), parameter('endDate')].map((date) =>
-      date ? Date.parse(date) : undefined,
-    )
-    const matches = (filter: string | undefined, value: string) =>
-      filter === undefined || filter.toLowerCase() === value.toLowerCase()
-    const found = transfers.filter((each) => {
-      const isMatch =
-        matches(from, each.fromAddress) &&
-        matches(to, each.toAddress) &&
-        matches(nonce, each.nonce) &&
-        matches(status, each.status)
-      const createdAt = Date.parse(each.createdAt)
-      return (
-        isMatch &&
-        matches(parameter('network'), each.sendingNetwork) &&
-        createdAt >= (after ?? createdAt) &&
-        createdAt <= (before ?? createdAt)
-      )
-    })
-    return Response.json({ transfers: found.toReversed().slice(0, Number(parameter('pageSize') ?? 20)) })
-  }
-
-  function balances({ token, sources }: RequestBody): Response {
-    if (token !== 'USDC' || !Array.isArray(sources)) return errorReply('Invalid request: token, sources: Required')
-    const known = (sources as readonly JsonObject[]).filter(
-      (source) => source.domain === undefined || source.domain === domain,
-    )
-    return Response.json({
-      token,
-      balances: known.map(({ depositor }) => ({
-        domain,
-        depositor,
-        balance: formatUnits(availableOf(String(depositor)), 6),
-      })),
-    })
-  }
-
-  async function handle(request: Request): Promise<Response> {
-    const { pathname, searchParams } = new URL(request.url)
-    const route = `${request.method} ${pathname}`
-    if (isDown) return unavailable()
-    if (stepMs !== undefined) advanceDue(stepMs)
-    if (route === 'GET /v1/x402/supported') return Response.json(supported)
-    if (route === 'GET /v1/x402/transfers') return loss?.what === 'answers' ? unavailable() : search(searchParams)
-    if (route.startsWith('GET /v1/x402/transfers/')) {
-      const found = transfers.find(({ id }) => pathname.endsWith(`/${id}`))
-      return found ? Response.json(found) : errorReply('Transfer not found', 404)
-    }
-    const body = ((await request.json().catch(() => undefined)) ?? {}) as RequestBody
-    if (route === 'POST /v1/balances') return balances(body)
-    if (route !== 'POST /v1/x402/settle' && route !== 'POST /v1/x402/verify') return errorReply('Not found', 404)
-    const missing = missingField(body)
-    if (missing) return errorReply(`Invalid request: ${missing}: Required`)
-    const payment = body as PaymentRequest
-    if (route.endsWith('/verify')) return Response.json(await verify(payment))
-    const current = loss
-    if (current?.what === 'sends') {
-      current.onLost()
-      return unavailable()
-    }
-    const settled = await settle(payment)
-    current?.onLost()
-    return current ? unavailable() : Response.json(settled)
-  }
 
   const server = Bun.serve({
     port,
@@ -314,7 +156,7 @@ export function startBatchedApi({
     idleTimeout: 0,
     async fetch(request) {
       count++
-      const response = await handle(request)
+      const response = await handle(api, request)
       response.headers.set('date', new Date(clock.now()).toUTCString())
       return response
     },
@@ -323,24 +165,220 @@ export function startBatchedApi({
   return {
     url: `http://127.0.0.1:${server.port}`,
     supported,
-    transfers,
-    deposit: credit,
-    setBalance: (address, amount) => void available.set(address.toLowerCase(), amount),
+    transfers: api.transfers,
+    deposit: (address, amount) => credit(api, address, amount),
+    setBalance: (address, amount) => void api.available.set(address.toLowerCase(), amount),
     balanceOf(address, scope) {
-      const incoming = transfers.filter(
+      const incoming = api.transfers.filter(
         (each) => scope && isSame(each.toAddress, address) && each.status !== 'completed' && each.status !== 'failed',
       )
-      return incoming.reduce((sum, { amount }) => sum + BigInt(amount), availableOf(address))
+      return incoming.reduce((sum, { amount }) => sum + BigInt(amount), availableOf(api, address))
     },
     advance(id, to) {
-      for (const each of transfers) if (id === undefined || each.id === id) setStatus(each, to ?? next(each))
+      for (const each of api.transfers) if (id === undefined || each.id === id) setStatus(api, each, to ?? next(each))
     },
-    outage: (on) => void (isDown = on),
-    drop: (what) => new Promise((onLost) => void (loss = { what, onLost })),
-    recover: () => void (loss = undefined),
+    outage: (on) => void (api.isDown = on),
+    drop: (what) => new Promise((onLost) => void (api.loss = { what, onLost })),
+    recover: () => void (api.loss = undefined),
     reads: () => count,
     stop: () => server.stop(true),
   }
+}
+
+function availableOf(api: BatchedApi, address: string): bigint {
+  const { available } = api
+  return available.get(address.toLowerCase()) ?? 0n
+}
+
+function credit(api: BatchedApi, address: string, amount: bigint): void {
+  const { available } = api
+  available.set(address.toLowerCase(), availableOf(api, address) + amount)
+}
+
+function isoNow(api: BatchedApi): string {
+  const { clock } = api
+  return new Date(clock.now()).toISOString()
+}
+
+/** The checks of /verify: all but balance and nonce. */
+async function check(
+  api: BatchedApi,
+  { paymentPayload, paymentRequirements: requirements }: PaymentRequest,
+): Promise<Verification> {
+  const { clock, network, asset, wallet, chainId } = api
+  const invalid = (reason: string, payer?: Hex): Verification => ({ ok: false, reason, ...(payer && { payer }) })
+  const { x402Version, accepted, payload } = paymentPayload
+  if (x402Version !== 2 || accepted.scheme !== 'exact' || requirements.scheme !== 'exact')
+    return invalid('unsupported_scheme')
+  if (accepted.network !== network || requirements.network !== network) return invalid('unsupported_network')
+  if (!isSame(accepted.asset, asset) || !isSame(requirements.asset, asset)) return invalid('unsupported_asset')
+  const { name, version, verifyingContract } = (requirements.extra ?? {}) as JsonObject
+  if (name !== NAME || version !== '1' || !isSame(verifyingContract, wallet)) return invalid('unsupported_domain')
+  const payment = readAuthorization(payload.authorization)
+  const { signature } = payload
+  if (!payment || !isHex(signature)) return invalid('invalid_payload')
+  const { from, to, value, validAfter, validBefore } = payment
+  if (!isSame(requirements.payTo, to)) return invalid('address_mismatch', from)
+  if (requirements.amount !== String(value)) return invalid('amount_mismatch', from)
+  const typedData = {
+    domain: { name: NAME, version: '1', chainId, verifyingContract: wallet },
+    types: TYPES,
+    primaryType: 'TransferWithAuthorization',
+  } as const
+  const signer = await recoverTypedDataAddress({ ...typedData, message: payment, signature }).catch(() => undefined)
+  if (!signer || !isAddressEqual(signer, from)) return invalid('invalid_signature', from)
+  const now = BigInt(Math.floor(clock.now() / 1000))
+  if (validAfter > now) return invalid('authorization_not_yet_valid', from)
+  if (validBefore <= now) return invalid('authorization_expired', from)
+  if (validBefore - now < MIN_VALIDITY) return invalid('authorization_validity_too_short', from)
+  return isAddressEqual(from, to) ? invalid('self_transfer', from) : { ok: true, payment }
+}
+
+/**
+ * Debits the payer at once; the seller is credited when the batch completes. Synchronous, so that the checks and the
+ * debit are atomic. Returns an error code on failure.
+ */
+function createTransfer(api: BatchedApi, { from, to, value, nonce }: Authorization): BatchedTransfer | string {
+  const { network, available, transfers, nonces } = api
+  if (!available.has(from.toLowerCase())) return 'wallet_not_found'
+  if (availableOf(api, from) < value) return 'insufficient_balance'
+  const nonceKey = `${from}/${nonce}`.toLowerCase()
+  if (nonces.has(nonceKey)) return 'nonce_already_used'
+  credit(api, from, -value)
+  const [createdAt, updatedAt] = [isoNow(api), isoNow(api)]
+  const ends = { sendingNetwork: network, recipientNetwork: network, fromAddress: from, toAddress: to }
+  const transfer: BatchedTransfer = {
+    id: crypto.randomUUID(),
+    status: 'received',
+    token: 'USDC',
+    ...ends,
+    amount: String(value),
+    nonce,
+    txHash: null,
+    createdAt,
+    updatedAt,
+  }
+  transfers.push(transfer)
+  nonces.set(nonceKey, transfer)
+  return transfer
+}
+
+function setStatus(api: BatchedApi, transfer: BatchedTransfer, to: TransferStatus): void {
+  if (transfer.status === 'completed' || transfer.status === 'failed') return
+  if (to === 'completed') credit(api, transfer.toAddress, BigInt(transfer.amount))
+  if (to === 'failed') credit(api, transfer.fromAddress, BigInt(transfer.amount))
+  if (to === 'confirmed' || to === 'completed') transfer.txHash ??= `0x${'ba'.repeat(32)}`
+  transfer.status = to
+  transfer.updatedAt = isoNow(api)
+}
+
+const next = ({ status }: BatchedTransfer): TransferStatus => STEPS[STEPS.indexOf(status) + 1] ?? status
+
+/** Advances transfers by the steps that are due. */
+function advanceDue(api: BatchedApi, every: number): void {
+  const { clock, transfers } = api
+  for (const each of transfers) {
+    const steps = Math.floor((clock.now() - Date.parse(each.updatedAt)) / every)
+    for (let step = 0; step < Math.min(steps, STEPS.length); step++) setStatus(api, each, next(each))
+  }
+}
+
+async function settle(api: BatchedApi, body: PaymentRequest): Promise<object> {
+  const { network } = api
+  const verification = await check(api, body)
+  const failure = (errorReason: string, payer: Hex | undefined) => ({
+    success: false,
+    errorReason,
+    transaction: '',
+    network,
+    ...(payer && { payer }),
+  })
+  if (!verification.ok) return failure(verification.reason, verification.payer)
+  const { from: payer } = verification.payment
+  const transfer = createTransfer(api, verification.payment)
+  return typeof transfer === 'string'
+    ? failure(transfer, payer)
+    : { success: true, transaction: transfer.id, network, payer }
+}
+
+async function verify(api: BatchedApi, body: PaymentRequest): Promise<object> {
+  const verification = await check(api, body)
+  return verification.ok
+    ? { isValid: true, payer: verification.payment.from }
+    : { isValid: false, invalidReason: verification.reason, ...(verification.payer && { payer: verification.payer }) }
+}
+
+function search(api: BatchedApi, query: URLSearchParams): Response {
+  const { transfers } = api
+  const parameter = (name: string) => query.get(name) ?? undefined
+  const [from, to, nonce, status] = ['from', 'to', 'nonce', 'status'].map(parameter)
+  if (status && !from && !to && !nonce) return errorReply('status requires one of from, to, nonce')
+  const [after, before] = [parameter('startDate'), parameter('endDate')].map((date) =>
+    date ? Date.parse(date) : undefined,
+  )
+  const matches = (filter: string | undefined, value: string) =>
+    filter === undefined || filter.toLowerCase() === value.toLowerCase()
+  const found = transfers.filter((each) => {
+    const isMatch =
+      matches(from, each.fromAddress) &&
+      matches(to, each.toAddress) &&
+      matches(nonce, each.nonce) &&
+      matches(status, each.status)
+    const createdAt = Date.parse(each.createdAt)
+    return (
+      isMatch &&
+      matches(parameter('network'), each.sendingNetwork) &&
+      createdAt >= (after ?? createdAt) &&
+      createdAt <= (before ?? createdAt)
+    )
+  })
+  return Response.json({ transfers: found.toReversed().slice(0, Number(parameter('pageSize') ?? 20)) })
+}
+
+function balances(api: BatchedApi, { token, sources }: RequestBody): Response {
+  const { domain } = api
+  if (token !== 'USDC' || !Array.isArray(sources)) return errorReply('Invalid request: token, sources: Required')
+  const known = (sources as readonly JsonObject[]).filter(
+    (source) => source.domain === undefined || source.domain === domain,
+  )
+  return Response.json({
+    token,
+    balances: known.map(({ depositor }) => ({
+      domain,
+      depositor,
+      balance: formatUnits(availableOf(api, String(depositor)), 6),
+    })),
+  })
+}
+
+async function handle(api: BatchedApi, request: Request): Promise<Response> {
+  const { supported, transfers, stepMs } = api
+  const { pathname, searchParams } = new URL(request.url)
+  const route = `${request.method} ${pathname}`
+  if (api.isDown) return unavailable()
+  if (stepMs !== undefined) advanceDue(api, stepMs)
+  if (route === 'GET /v1/x402/supported') return Response.json(supported)
+  if (route === 'GET /v1/x402/transfers')
+    return api.loss?.what === 'answers' ? unavailable() : search(api, searchParams)
+  if (route.startsWith('GET /v1/x402/transfers/')) {
+    const found = transfers.find(({ id }) => pathname.endsWith(`/${id}`))
+    return found ? Response.json(found) : errorReply('Transfer not found', 404)
+  }
+  const body = ((await request.json().catch(() => undefined)) ?? {}) as RequestBody
+  if (route === 'POST /v1/balances') return balances(api, body)
+  if (route !== 'POST /v1/x402/settle' && route !== 'POST /v1/x402/verify') return errorReply('Not found', 404)
+  const missing = missingField(body)
+  if (missing) return errorReply(`Invalid request: ${missing}: Required`)
+  const payment = body as PaymentRequest
+  if (route.endsWith('/verify')) return Response.json(await verify(api, payment))
+  const current = api.loss
+  if (current?.what === 'sends') {
+    current.onLost()
+    return unavailable()
+  }
+  const settled = await settle(api, payment)
+  current?.onLost()
+  return current ? unavailable() : Response.json(settled)
 }
 
 function unavailable(): Response {
