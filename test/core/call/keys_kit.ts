@@ -1,6 +1,7 @@
 /** A gateway that sells to API keys, with a channel in memory. */
 import { expect } from 'bun:test'
-import { type Hex, recoverMessageAddress } from 'viem'
+import { type Hex, keccak256, recoverMessageAddress, toHex } from 'viem'
+import { privateKeyToAccount } from 'viem/accounts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
 import { keyText } from '../../../core/x402/api_key.ts'
@@ -13,6 +14,8 @@ export const QUOTE = 2_000n
 export const CHARGE = 1_017n
 export const SEED = new Uint8Array(32).fill(0x22)
 export const KEY = keyText(SEED, 'test')
+/** The wallet of the key, who may use what operators restrict. */
+const PAYER = privateKeyToAccount(keccak256(toHex(`payer ${SEED[0]}`))).address
 export const HTTPS = 'https://gateway.example'
 
 type Views = readonly (readonly bigint[])[]
@@ -51,7 +54,7 @@ export async function selling(
     (await recoverMessageAddress({ message, signature: signature as Hex })) === wallet ? wallet : undefined
   const chain = { ...good, hasSigned, ...(good.apiKeys && { apiKeys: { ...good.apiKeys, open } }) }
   const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
-  const subject = await table(script, { ports: { storage, chain, random } })
+  const subject = await table(script, { allowlists: { generate_content: [PAYER] }, ports: { storage, chain, random } })
   const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
   const buyer = keyBuyer(SEED, challenge.accepts[0] as Offer)
   const at = { now: subject.clock.now(), signal: AbortSignal.timeout(10_000) }
