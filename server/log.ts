@@ -4,6 +4,7 @@
  */
 import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
+import { withoutKeys } from '../core/x402/mod.ts'
 import { prettyLines } from './signals/pretty_log.ts'
 
 /** `tool` is one of the gateway's tools, for what a tool of MCP has asked of the HTTP API. */
@@ -93,8 +94,12 @@ const MEDIA = '/api/media/'
 /** The folder and the day of an object; only its name grants access. */
 const MEDIA_FOLDER = /^[a-z]{1,20}\/\d{4}-\d{2}-\d{2}\//
 
-/** The path with secret ids masked. Percent-encoding only makes an id longer, so it never shows more of it. */
+/** The path with secret ids and API keys masked. Percent-encoding makes an id longer, so it shows no more of it. */
 export function masked(path: string): string {
+  return withoutKeys(withoutIds(path))
+}
+
+function withoutIds(path: string): string {
   if (path.startsWith(MEDIA)) return `${MEDIA}${MEDIA_FOLDER.exec(path.slice(MEDIA.length))?.[0] ?? ''}...`
   for (const { prefix, visible } of SECRET_IDS) {
     const start = path.indexOf(prefix)

@@ -2,12 +2,18 @@
 import type { Reply } from './reply.ts'
 import { type ApiError, errorHeaders, plain, rowOf } from './errors.ts'
 import { fieldsOf, type Json } from '../lib/json.ts'
+import { withoutKeys } from '../x402/mod.ts'
 import type { ChatFormat } from '../ports/vendors/chat.ts'
 
 type Body = Readonly<Record<string, Json>>
 
-/** An error as a reply in the error format of the route. */
+/** An error as a reply in the error format of the route. It repeats no API key. */
 export function errorReply(apiError: ApiError, errorFormat: ErrorFormat): Reply {
+  const { status, headers, body } = writtenError(apiError, errorFormat)
+  return { status, headers, body: withoutKeys(body) }
+}
+
+function writtenError(apiError: ApiError, errorFormat: ErrorFormat): ReturnType<typeof plain> {
   if (errorFormat === 'plain') return plain(apiError)
   if (errorFormat === 'market') return plain(apiError, { coded: false })
   const { status, code } = wording(apiError)

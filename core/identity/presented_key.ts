@@ -1,7 +1,7 @@
 /** The API key of a request: which headers may bring it, and what is refused before anything is looked up. */
 import { ApiError } from '../http/errors.ts'
 import type { ChainKeys, OpenedKey } from '../ports/mod.ts'
-import { KEY_PATTERN, KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.ts'
+import { containsKey, KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.ts'
 
 /** Headers in which clients send an API key; `Authorization` as a bearer token. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const
@@ -58,16 +58,19 @@ export function refuseKeyInQuery(query: URLSearchParams): void {
 
 /** Refuses a body that contains a key: what a prompt says goes to a vendor, and into the history of a chat. */
 export function refuseKeyInBody(body: string | Uint8Array): void {
-  if (typeof body !== 'string' || !body.includes(KEY_PREFIX)) return
-  for (const [text] of body.matchAll(new RegExp(KEY_PATTERN, 'g'))) {
-    if (readKey(text).kind === 'mistyped') continue
-    throw new ApiError('INVALID_PARAMETER', {
-      message:
-        'The body contains an API key, so it was sent to nobody. Leave it out, and replace this key: send the rest back and make a new one. Nothing was charged.',
-      headers: { 'cache-control': 'private, no-store' },
-    })
-  }
+  const text = typeof body === 'string' ? body : new TextDecoder('latin1').decode(body)
+  if (!containsKey(text) && !(text.includes(ESCAPED) && containsKey(unescaped(text)))) return
+  throw new ApiError('INVALID_PARAMETER', {
+    message:
+      'The body contains an API key, so it was sent to nobody. Leave it out, and replace this key: send the rest back and make a new one. Nothing was charged.',
+    headers: { 'cache-control': 'private, no-store' },
+  })
 }
+
+/** How JSON may write any character. */
+const ESCAPED = '\\u00'
+const unescaped = (json: string): string =>
+  json.replace(/\\u00([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
 
 /** The 401 for a key that pays nothing here. Retrying does not help. */
 export const invalidKey = (message: string): ApiError =>

@@ -21,6 +21,8 @@ export type KeyText =
 export const KEY_PREFIX = 'sk-fbx-'
 /** A key anywhere in a text. */
 export const KEY_PATTERN = /\bsk-fbx-[tlc]1[0-9A-Za-z]{49}\b/
+/** A key or most of one, whatever stands around it. */
+const LIKE_KEY = /sk-fbx-[0-9A-Za-z]{16,}/g
 export const SEED_BYTES = 32
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -29,6 +31,7 @@ const VERSION = '1'
 const SEED_DIGITS = 43
 const CHECK_DIGITS = 6
 const LETTERS = { test: 't', live: 'l', child: 'c' } as const satisfies Record<KeyMode | 'child', string>
+const KEY_LENGTH = KEY_PREFIX.length + 2 + SEED_DIGITS + CHECK_DIGITS
 const WHOLE = new RegExp(`^${KEY_PREFIX}[tlc]${VERSION}[0-9A-Za-z]{${SEED_DIGITS + CHECK_DIGITS}}$`)
 
 /**
@@ -56,6 +59,22 @@ export function readKey(text: string): KeyText {
   if (letter === LETTERS.child) return { kind: 'child', seed: bytesOf(number) }
   return { kind: 'key', mode: letter === LETTERS.live ? 'live' : 'test', seed: bytesOf(number) }
 }
+
+/** Whether a text contains a key, with its checksum right, whatever stands around it. */
+export function containsKey(text: string): boolean {
+  if (!text.includes(KEY_PREFIX)) return false
+  for (const [found] of text.matchAll(LIKE_KEY)) {
+    const key = readKey(found.slice(0, KEY_LENGTH))
+    if (key.kind === 'none' || key.kind === 'mistyped') continue
+    key.seed.fill(0)
+    return true
+  }
+  return false
+}
+
+/** The text with everything that may be a key left out, for logs and errors. */
+export const withoutKeys = (text: string): string =>
+  text.includes(KEY_PREFIX) ? text.replace(LIKE_KEY, `${KEY_PREFIX}...`) : text
 
 function numberOf(bytes: Uint8Array): bigint {
   let number = 0n

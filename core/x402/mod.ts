@@ -16,6 +16,7 @@ export {
   wrongField,
 } from './protocol.ts'
 export {
+  containsKey,
   KEY_PATTERN,
   KEY_PREFIX,
   type KeyMode,
@@ -24,6 +25,7 @@ export {
   privateKeyOf,
   readKey,
   SEED_BYTES,
+  withoutKeys,
 } from './api_key.ts'
 export { type Challenge, challenge, MAX_HEADERS, type Resource } from './challenge.ts'
 export { fits, isCumulative, isSamePaymentMethod, notOnOffer, offerOf, type OfferTerms, type Terms } from './offer.ts'

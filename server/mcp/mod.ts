@@ -4,7 +4,8 @@
  */
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { fieldsOf, optional } from '../../core/lib/mod.ts'
-import { type Caller, free, type Gateway, json, keyHeaders, type Reply } from '../../core/mod.ts'
+import { type Caller, free, type Gateway, json, keyHeaders, refuseKeyInQuery, type Reply } from '../../core/mod.ts'
+import { withoutKeys } from '../../core/x402/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { listRequest, toolLists } from './lists.ts'
 import { type ChargeDemand, credentialHeader, errorCodeOf, REQUIRED, speaksOnlyMpp } from './mpp.ts'
@@ -90,7 +91,7 @@ const metaIn = (message: unknown) => {
 /** Capabilities of a client: newer revisions of the protocol send them with each request. */
 const capabilitiesOf = (meta: unknown): unknown => fieldsOf(meta)['io.modelcontextprotocol/clientCapabilities']
 
-const failure = (text: string) => ({ isError: true, content: [{ type: 'text' as const, text }] })
+const failure = (text: string) => ({ isError: true, content: [{ type: 'text' as const, text: withoutKeys(text) }] })
 
 /** The payment of a call, an object or the Base64 of it, as the header of the HTTP API. */
 function payment(meta: unknown): Record<string, string> {
@@ -144,9 +145,10 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
   }
 
   async function answer(
-    received: { json(): Promise<unknown> },
+    received: { readonly query: URLSearchParams; json(): Promise<unknown> },
     { request, caller }: { readonly request: Request; readonly caller: McpCaller },
   ): Promise<Reply> {
+    refuseKeyInQuery(received.query)
     const message = await received.json()
     const refused = outOfBounds(message)
     if (refused) return refused

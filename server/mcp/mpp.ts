@@ -8,7 +8,7 @@ const RECEIPT = 'org.paymentauth/receipt'
 /** Errors of JSON-RPC: a payment is required; the payment of the call was refused. */
 const CODES = { required: -32_042, refused: -32_043 } as const
 
-/** The credential of a call as the header of the HTTP API; empty without one. */
+/** The credential of a call as the header of the HTTP API, beside which a key may stand; empty without one. */
 export function credentialHeader(meta: unknown): Record<string, string> {
   const credential = fieldsOf(meta)[CREDENTIAL]
   if (credential === undefined) return {}
@@ -16,7 +16,7 @@ export function credentialHeader(meta: unknown): Record<string, string> {
   const { request, ...parameters } = fieldsOf(challenge)
   const written = isFields(request) ? encodeUrl(canonicalJson(request)) : request
   const whole = { challenge: { ...parameters, request: written }, ...rest }
-  return { authorization: `Payment ${encodeUrl(JSON.stringify(whole))}` }
+  return { 'payment-authorization': `Payment ${encodeUrl(JSON.stringify(whole))}` }
 }
 
 /** The challenges of a 402, whose requests are objects; undefined without any. */

@@ -1,9 +1,10 @@
 /** Money into the channel of a key without a call, and back to its payer (contract 23.9, 23.11). */
-import { type Static, Type } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import { free } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { json } from '../../http/reply.ts'
 import { unknownKey } from '../../identity/presented_key.ts'
+import { fieldsOf, textOf } from '../../lib/json.ts'
 import { within } from '../../lib/timers.ts'
 import type { Clock } from '../../lib/clock.ts'
 import type { KeyChannel, KeyDeposit, Refunding } from '../../ports/mod.ts'
@@ -60,8 +61,7 @@ const deposit = free({
   async answer(request, context) {
     const keys = keysOf(context)
     const { clock } = context
-    const { payment } = (await request.json()) as Partial<Static<typeof Deposit>>
-    const decoded = decodePayment(typeof payment === 'string' ? payment : '')
+    const decoded = decodePayment(textOf(fieldsOf(await request.json()).payment))
     if (!decoded.ok) throw new ApiError('INVALID_PARAMETER', { message: decoded.reason, param: 'payment' })
     const outcome = await within(clock, SETTLE_MS, (signal) =>
       keys.deposit(decoded.payment, { now: clock.now(), signal }),

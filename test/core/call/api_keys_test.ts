@@ -156,7 +156,41 @@ test('a body that contains a key is refused before anybody gets it; a mistyped o
     const text = await response.text()
     expect([response.status, text.includes(key), orders]).toEqual([400, false, 0])
   }
+  // What stands around it hides no key: JSON writes a new line before it as \n, and may write its digits as \u0073.
+  for (const text of [`it is\n${KEY}`, `_${KEY}_`, `${KEY}0`])
+    expect([(await subject.ask(saying(text))).status, orders]).toEqual([400, 0])
+  const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' }
+  const body = JSON.stringify(saying(KEY)).replace('sk-fbx', String.raw`\u0073k\u002dfbx`)
+  const escaped = new Request(`https://gateway.example${COMPLETIONS}`, { method: 'POST', headers, body })
+  expect([(await subject.gateway.fetch(escaped, { ip: '192.0.2.1' })).status, orders]).toEqual([400, 0])
   expect((await subject.ask(saying(`${KEY.slice(0, -1)}0`))).status).toBe(200)
+})
+
+test('no error repeats a key, wherever the request had it (contract 23.4)', async () => {
+  const subject = await selling()
+  const answers = [
+    await subject.ask({}, { path: `/api/v1/keys/${KEY}/close` }),
+    await subject.ask({}, { path: `/api/v1/keys/${KEY}/revoke` }),
+    await subject.ask(undefined, { path: `/api/v1/models/${KEY}` }),
+    await subject.ask(undefined, { path: `/api/v1/calls/${KEY}` }),
+    await subject.ask({ ...SKY, model: KEY.slice(0, -1) }),
+    await subject.ask({ ...SKY, max_tokens: `x${KEY}` }),
+    await subject.ask({ name: KEY, cap: KEY }, { path: '/api/v1/keys' }),
+  ]
+  for (const answer of answers) {
+    const text = await answer.text()
+    expect([answer.status >= 400, text.includes(KEY.slice(0, 30)), answer.headers.get('location')]).toEqual([
+      true,
+      false,
+      null,
+    ])
+  }
+})
+
+test('a deposit that is no object is 400 (contract 23.9)', async () => {
+  const subject = await selling()
+  for (const body of [null, [], 'text', 1, { payment: 1 }])
+    expect((await subject.ask(body, { path: '/api/v1/keys/deposit' })).status).toBe(400)
 })
 
 test('whoever guesses keys is limited by address, parents and children alike (contract 23.3)', async () => {

@@ -153,4 +153,29 @@ describe('a child key', () => {
       body: { message: expect.stringContaining('at most 16 children') },
     })
   })
+
+  test('that is refused leaves no record, however many are asked for at once (contract 23.14)', async () => {
+    const kinds: string[] = []
+    const memory = memoryStorage()
+    const subject = await selling(undefined, { storage: memory })
+    const both = await Promise.all(Array.from({ length: 24 }, () => lend(subject, { cap: '0.001' })))
+    const late = await Promise.all(Array.from({ length: 24 }, () => lend(subject, { cap: '0.09' })))
+    for (const { status } of [...both, ...late]) kinds.push(String(status))
+    expect(kinds.filter((status) => status === '200')).toHaveLength(16)
+    const { data } = (await (await subject.ask(undefined, { path: KEYS })).json()) as any
+    expect(data.map(({ status }: { status: string }) => status)).toEqual(Array(16).fill('active'))
+  })
+
+  test('is listed before those that have ended (contract 23.16)', async () => {
+    const subject = await selling()
+    const addresses: unknown[] = []
+    for (let child = 0; child < 20; child++) {
+      const { body } = await lend(subject, { cap: '0.001' })
+      if (child % 2) addresses.push(body.address)
+      else await subject.ask({}, { path: `${KEYS}/${body.address}/revoke` })
+    }
+    const { data } = (await (await subject.ask(undefined, { path: KEYS })).json()) as any
+    expect(data).toHaveLength(20)
+    expect(data.slice(0, 10).map(({ address }: { address: string }) => address)).toEqual(addresses)
+  })
 })

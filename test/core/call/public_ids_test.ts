@@ -53,5 +53,7 @@ test('no id that reads by itself is in the access log', () => {
     masked(`/api/media/${secret}-0.png`),
     masked(`/api/media/images%2F2026-11-20%2F${secret}-0.png`),
   ]).toEqual(['/api/media/images/2026-11-20/...', '/api/media/...', '/api/media/...'])
+  const apiKey = 'sk-fbx-t185paEWcHsaLCYRbPIpw4jhcJNV56UuFl5TIPa3K9PAw3BF4je'
+  expect(masked(`/api/v1/keys/x${apiKey}y/close`)).toBe('/api/v1/keys/xsk-fbx-.../close')
   expect(masked('/api/v1/images/generations')).toBe('/api/v1/images/generations')
 })

@@ -11,6 +11,7 @@ import { canonicalJson, encodeUrl } from '../../../core/mpp/mod.ts'
 import { payCharge } from '../../core/mpp/mpp_kit.ts'
 import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
 
+const API_KEY = 'sk-fbx-t185paEWcHsaLCYRbPIpw4jhcJNV56UuFl5TIPa3K9PAw3BF4je'
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }
 
 function open(options: KitOptions = {}) {
@@ -383,6 +384,22 @@ describe('the limits of /mcp are those of the HTTP API', () => {
     expect(await from('2001:db8:1:2::1')).toEqual([200, false])
   })
 
+  test('an API key in the query is refused, and no answer repeats one (contract 23.4)', async () => {
+    const { endpoint, call } = open()
+    const request = new Request(`${ORIGIN}/mcp?key=${API_KEY}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' }),
+    })
+    const reply = await endpoint(request, { ip: '192.0.2.1', origin: ORIGIN })
+    expect([reply.status, String(reply.body).includes('x-goog-api-key')]).toEqual([400, true])
+    const answers = [await call(API_KEY, {}), await call('images_generations', { ...FOX, model: API_KEY })]
+    expect(answers.map((answer) => [answer.isError, JSON.stringify(answer).includes(API_KEY)])).toEqual([
+      [true, false],
+      [true, false],
+    ])
+  })
+
   test('nothing is open for ever: other methods and subscriptions are refused', async () => {
     const { endpoint } = open()
     const get = new Request(`${ORIGIN}/mcp`, { headers: { accept: 'text/event-stream' } })
@@ -495,7 +512,8 @@ describe('a client of MPP', () => {
     const credential = payCharge(chain, challenge, { from: alice.wallet })
     const written = { ...credential, challenge: { ...parameters, request } }
     const params = { name: 'images_generations', arguments: FOX, _meta: { [meta('credential')]: written } }
-    const { result } = await send('tools/call', params)
+    // A credential pays in place of the API key that a client sends with every request (contract 23.2).
+    const { result } = await send('tools/call', params, { authorization: `Bearer ${API_KEY}` })
     expect(result.isError).toBeUndefined()
     const receipt = result._meta[meta('receipt')]
     expect([receipt.status, receipt.challengeId, receipt.reference]).toEqual([

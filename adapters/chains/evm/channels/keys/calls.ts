@@ -20,9 +20,18 @@ import type { Hex } from '../../../lib/hex.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
 import type { Reads } from '../../node/reads.ts'
 import { mirrorCalls, mirrorIn } from '../contract.ts'
-import { childLeft, childOf, childrenIn, withChildCall, withoutCall, withoutChildren } from './child_calls.ts'
+import {
+  childLeft,
+  childOf,
+  childrenIn,
+  isChild,
+  MAX_CHILDREN,
+  withChildCall,
+  withoutCall,
+  withoutChildren,
+} from './child_calls.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
-import { outOfStep } from '../payload.ts'
+import { outOfStep, refusedChannel } from '../payload.ts'
 import { BUSY, busy } from '../refunds.ts'
 import {
   buyerOf,
@@ -208,6 +217,8 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     { name, price, now }: Pick<ReservedCall, 'name' | 'price'> & { readonly now: number },
   ): Refused | undefined {
     if (isRefunding(state)) return unfunded(`${BUSY}; ask again when it is done`)
+    if (isChild(name) && childrenIn(state, now).length >= MAX_CHILDREN)
+      return refusedChannel('PAYMENT_INVALID', 'children', `a key has at most ${MAX_CHILDREN} children at once`)
     const left = room(state, name, now)
     if (left < price && childOf(name) !== undefined) return childNotCovered(left, price)
     return left >= price ? undefined : notCovered(state, { price, reserved: reserved(state, now) })

@@ -5,8 +5,13 @@
 import { type ChannelState, withoutReservation, withReservation } from '../state.ts'
 
 const PREFIX = 'child/'
+/** Each is in the record of its channel. */
+export const MAX_CHILDREN = 16
 
 export const childName = (address: string): string => `${PREFIX}${address}`
+
+/** Address of a child, by its name. */
+export const addressOf = (child: string): string => child.slice(PREFIX.length)
 
 /** Name of the child that pays for a call; undefined for every other call. */
 export function childOf(name: string): string | undefined {
@@ -54,7 +59,8 @@ export const withoutChildren = (state: ChannelState): ChannelState =>
     .filter(isChild)
     .reduce(withoutReservation, state)
 
-const isChild = (name: string): boolean => name.startsWith(PREFIX) && childOf(name) === undefined
+/** Whether this is the reservation of a child's cap. */
+export const isChild = (name: string): boolean => name.startsWith(PREFIX) && childOf(name) === undefined
 
 function added(state: ChannelState, child: string, amount: bigint): ChannelState {
   const own = state.reserved?.[child]

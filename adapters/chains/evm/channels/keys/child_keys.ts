@@ -39,12 +39,21 @@ export function childKeys(
     return record && childIn(record.data)
   }
 
+  const recordOf = (child: StoredChild) => {
+    const data = { version: 1, data: child } as unknown as Json
+    return { kind: KIND, id: idOf(child.address), owner: idOf(child.lender), data, expiresAt: child.until + ENDED_MS }
+  }
+
   /** Stores a child before its cap is reserved: a reservation that nobody knows would hold money for its whole life. */
   async function add(child: StoredChild, now: number): Promise<boolean> {
-    const data = { version: 1, data: child } as unknown as Json
     unknown.delete(idOf(child.address))
-    const record = { kind: KIND, id: idOf(child.address), owner: idOf(child.lender), data }
-    return await storage.putRecord({ ...record, expiresAt: child.until + ENDED_MS }, now)
+    return await storage.putRecord(recordOf(child), now)
+  }
+
+  /** Ends the record of a child that got no cap. */
+  async function drop(child: StoredChild, now: number): Promise<void> {
+    const record = recordOf(child)
+    await storage.moveRecord({ ...record, expiresAt: now }, record.data, now)
   }
 
   async function list(lender: string, { now, limit }: { readonly now: number; readonly limit: number }) {
@@ -52,7 +61,7 @@ export function childKeys(
     return records.map(({ data }) => childIn(data))
   }
 
-  return { find, add, list }
+  return { find, add, drop, list }
 }
 
 export type ChildKeys = ReturnType<typeof childKeys>

@@ -30,7 +30,7 @@ import type { Rpc } from '../../../lib/json_rpc.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
 import type { Reads } from '../../node/reads.ts'
 import { balanceCall } from '../../node/token.ts'
-import { childLeft, childName, childrenIn } from './child_calls.ts'
+import { addressOf, childLeft, childName, childrenIn } from './child_calls.ts'
 import { childChannel, type ChildKeys, childOfState, type StoredChild } from './child_keys.ts'
 import type { ChannelDeposits } from '../deposits.ts'
 import type { ChannelDigests } from '../digests.ts'
@@ -63,8 +63,6 @@ export type ChannelKeysConfig = {
 
 type Depositing = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature'> & { readonly deposit: Deposit }
 
-/** Each is in the record of its channel. */
-const MAX_CHILDREN = 16
 /** Children that have ended count, so that a key fills no database. */
 const MAX_LISTED = 100
 
@@ -212,8 +210,6 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     const found = await statesOf(key.address, at.now)
     const state = found.find((each) => calls.available(each, at.now) >= lending.cap) ?? found[0]
     if (!state) return undefined
-    if (childrenIn(state, at.now).length >= MAX_CHILDREN)
-      return refusedChannel('PAYMENT_INVALID', 'children', `a key has at most ${MAX_CHILDREN} children at once`)
     const { channelId, config: channel } = state
     const listed = await children.list(lower(key.address), { now: at.now, limit: MAX_LISTED })
     if (listed.length >= MAX_LISTED)
@@ -231,7 +227,10 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     if (verdict.kind !== 'valid') return verdict
     if (!(await children.add(child, at.now))) return unavailable('a child key of this address exists')
     const reserved = await calls.secure({ ...cap, signer }, at)
-    if (reserved.kind !== 'secured') return reserved
+    if (reserved.kind !== 'secured') {
+      await children.drop(child, at.now)
+      return reserved
+    }
     return { kind: 'lent', child: childOfState(child, await states.get(channelId, at.now), at.now) }
   }
 
@@ -257,8 +256,11 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
       return child && (await withState(child, now))
     },
     async children(address, { now }) {
-      const found = await children.list(lower(address), { now, limit: MAX_LISTED })
-      return await Promise.all(found.map((child) => withState(child, now)))
+      const names = (await statesOf(address, now)).flatMap((state) => childrenIn(state, now))
+      const active = await Promise.all(names.map((name) => children.find(addressOf(name), now)))
+      const all = [...active, ...(await children.list(lower(address), { now, limit: MAX_LISTED }))]
+      const found = new Map(all.flatMap((child) => (child ? [[child.address, child] as const] : [])))
+      return await Promise.all([...found.values()].slice(0, MAX_LISTED).map((child) => withState(child, now)))
     },
     async revoke(lender, address, { now }) {
       const child = await children.find(lower(address), now)
