@@ -19,7 +19,7 @@ export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers)
  * The headers of a request that bring a key, for a request on its behalf. Other credentials are left out.
  *
  * @example
- * const inner = new Request(url, { method: 'POST', body, headers: keyHeaders(request.headers) })
+ * const headers = keyHeaders(new Headers({ authorization: 'Bearer sk-fbx-…', cookie: 'session' })) // authorization alone
  */
 export const keyHeaders = (headers: Headers): Record<string, string> =>
   Object.fromEntries([...headers].filter(([name, value]) => keyTexts(new Headers([[name, value]])).length > 0))

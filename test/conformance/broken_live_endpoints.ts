@@ -172,7 +172,7 @@ export function brokenLiveEndpoints(sold: Streamed, order: Order): readonly Brok
     broken(
       'a whole answer whose settlement is refused is withheld, with what finds it, and a stream says so at its end',
       'does not know what was refused',
-      relaying({ change: (text) => text.replace('error-class refused', 'error-class unknown') }),
+      relaying({ change: (text) => text.replace(/(error-class"?:? ?"?)refused/, '$1unknown') }),
     ),
     broken(
       'after a refused settlement the wallet gets no more until it has paid',

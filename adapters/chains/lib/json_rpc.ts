@@ -199,7 +199,9 @@ export async function exchange(
 ): Promise<readonly unknown[] | RpcFailure> {
   const messages = batch.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }))
   const body = JSON.stringify(messages.length === 1 ? messages[0] : messages)
-  const response = await client.fetchUrl(client.url, {
+  // Workers refuse `fetch` as a method of another object.
+  const { fetchUrl } = client
+  const response = await fetchUrl(client.url, {
     method: 'POST',
     headers: client.headers,
     body,
