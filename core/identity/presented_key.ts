@@ -19,7 +19,8 @@ export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers)
  * The headers of a request that bring a key, for a request on its behalf. Other credentials are left out.
  *
  * @example
- * const headers = keyHeaders(new Headers({ authorization: 'Bearer sk-fbx-…', cookie: 'session' })) // authorization alone
+ * const caller = new Headers({ authorization: 'Bearer sk-fbx-…', cookie: 'session' })
+ * console.log(keyHeaders(caller)) // { authorization: 'Bearer sk-fbx-…' }
  */
 export const keyHeaders = (headers: Headers): Record<string, string> =>
   Object.fromEntries([...headers].filter(([name, value]) => keyTexts(new Headers([[name, value]])).length > 0))
