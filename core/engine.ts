@@ -64,6 +64,8 @@ export type GatewayIdentity = {
   readonly label: string
   /** Path under which the host mounts the gateway; empty or like `/ai`. */
   readonly basePath: string
+  /** Names of the documents that explain a 402, where they are served. */
+  readonly documents: { readonly docs: boolean; readonly llms: boolean }
   /** CAIP-2 networks on which it is paid. */
   readonly networks: readonly string[]
   /** Identifies this process in the calls that it works on. */

@@ -97,7 +97,9 @@ export function customGateway(setup: CustomSetup): Gateway {
   const { endpoints, sold } = routes
   const underWay = activity(ports.background)
   const shared = sharedOf(setup.ports.storage)
-  const engine = buildEngine(setup, { sold, ports: { ...ports, background: underWay.background }, retention, shared })
+  const names = new Set(endpoints.map(({ name }) => name))
+  const withBackground = { ...ports, background: underWay.background }
+  const engine = buildEngine(setup, { sold, names, ports: withBackground, retention, shared })
   const { basePath, workerId } = engine.gateway
   const { clock, chain, storage, objects, log } = engine.ports
   let isDraining = false

@@ -59,6 +59,7 @@ export async function collectionOf(engine: Engine, collecting: Collecting): Prom
     resource: { ...resourceOf(endpoint, requestContext), signIn },
     label: engine.gateway.label,
     errorFormat: endpoint.errorFormat,
+    help: replies.helpAt(requestContext.origin, engine.gateway.documents),
     beside: besideOf(requestContext.request),
     charging: chargingFor(engine, requestContext, offers),
   }

@@ -108,7 +108,7 @@ export function demand(
   { endpoint, requestContext }: Asking,
   { offers, price, why, error, problem }: Demand,
 ): Reply {
-  const { label } = engine.gateway
+  const { label, documents } = engine.gateway
   const resource = resourceOf(endpoint, requestContext)
   const asking = {
     offers,
@@ -116,6 +116,7 @@ export function demand(
     label,
     origin: requestContext.origin,
     errorFormat: endpoint.errorFormat ?? 'plain',
+    help: replies.helpAt(requestContext.origin, documents),
     beside: besideOf(requestContext.request),
     charging: chargingFor(engine, requestContext, offers),
     ...(problem && { problem }),

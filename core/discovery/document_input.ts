@@ -5,12 +5,17 @@ import type { Terms } from '../x402/offer.ts'
 /** One entry of the changelog. */
 export type Change = { readonly date: string; readonly title: string; readonly detail: string }
 
+/** Placeholder for the origin in cached documents; reserved, so no host has this name (RFC 6761). */
+export const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
+
 /** Facts about a gateway that its documents include. */
 export type GatewayDescription = {
   readonly label: string
   readonly version: string
   /** Path under which the host mounts the gateway; empty or like `/ai`. */
   readonly basePath: string
+  /** Whether these documents are served, which a 402 links to. */
+  readonly documents: { readonly docs: boolean; readonly llms: boolean }
   terms(): readonly Terms[]
   /** Whether the gateway takes MPP where its terms allow it. */
   readonly takesMpp: boolean

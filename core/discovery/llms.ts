@@ -6,6 +6,7 @@ import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Priced } from '../endpoint/gateway_info.ts'
 import { priceList } from './price_list.ts'
+import { EXAMPLE_ORIGIN, SIGNING_GUIDE } from './signing_guide.ts'
 
 /** JSON of the OpenAPI document, which has been made from typed parts. */
 type Fields = Readonly<Record<string, any>>
@@ -48,7 +49,7 @@ export function llmsText(endpoints: readonly Endpoint[], origin: string, facts: 
 }
 
 /** The long document, from the OpenAPI document of the gateway. */
-export function llmsFullText(openapi: Fields, facts: GatewayDescription): string {
+export function llmsFullText(openapi: Fields, facts: GatewayDescription, origin: string): string {
   const operations = Object.entries<Fields>(openapi.paths).flatMap(([path, item]) =>
     Object.entries<Fields>(item)
       .filter(([, operation]) => operation['x-quote-of'] === undefined)
@@ -59,11 +60,16 @@ export function llmsFullText(openapi: Fields, facts: GatewayDescription): string
     `> ${DESCRIPTION}`,
     `Paid in USDC on ${facts.label}.`,
     ['## How to pay', ...HOW_TO_PAY.map((step, index) => `${index + 1}. ${step}`)].join('\n'),
+    ...(isSignedByHand(facts) ? ['## How to sign', SIGNING_GUIDE.replaceAll(EXAMPLE_ORIGIN, origin)] : []),
     '## Routes',
     ...operations,
     errorsText(openapi),
   ].join('\n\n')
 }
+
+/** Whether there is an offer of `exact` that a plain EIP-712 signature pays. */
+const isSignedByHand = ({ terms }: GatewayDescription): boolean =>
+  terms().some(({ scheme, network }) => scheme === 'exact' && network.startsWith('eip155:'))
 
 type Operation = { readonly path: string; readonly method: string; readonly operation: Fields }
 

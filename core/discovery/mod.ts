@@ -1,6 +1,6 @@
 /** The discovery documents of a gateway, derived from its endpoints and cached. */
 import { bazaarOf, briefBazaarOf } from './bazaar.ts'
-import type { GatewayDescription } from './document_input.ts'
+import { type GatewayDescription, PLACEHOLDER_ORIGIN } from './document_input.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'
 import { offeredIn } from '../endpoint/samples.ts'
 import type { GatewayFacts } from '../endpoint/gateway_info.ts'
@@ -17,9 +17,6 @@ export type Documents = {
   /** The `bazaar` extension of an endpoint; undefined for one that indexers must not call. */
   bazaar(endpoint: Sold | Free): Bazaar | undefined
 }
-
-/** Placeholder for the origin in cached documents; reserved, so no host has this name (RFC 6761). */
-const PLACEHOLDER_ORIGIN = 'https://gateway.invalid'
 
 export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescription): Documents {
   const bazaarByName = new Map<string, Bazaar>()
@@ -47,7 +44,10 @@ export function documentsOf(endpoints: readonly Endpoint[], facts: GatewayDescri
   const listed = memoized(() => JSON.stringify(wellKnown(offered(), PLACEHOLDER_ORIGIN, facts)), key)
   // Few read them, so they are written for the first reader.
   const llms = memoized(async () => (await import('./llms.ts')).llmsText(offered(), PLACEHOLDER_ORIGIN, facts), key)
-  const llmsFull = memoized(async () => (await import('./llms.ts')).llmsFullText(await described(), facts), key)
+  const llmsFull = memoized(
+    async () => (await import('./llms.ts')).llmsFullText(await described(), facts, PLACEHOLDER_ORIGIN),
+    key,
+  )
   const at = (origin: string) => (text: string) => text.replaceAll(PLACEHOLDER_ORIGIN, () => origin)
   const inJson = (origin: string) => JSON.stringify(origin).slice(1, -1)
   return {

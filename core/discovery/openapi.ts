@@ -13,7 +13,8 @@ import {
   methodsOf,
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
-import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
+import { DESCRIPTION, type GatewayDescription, PLACEHOLDER_ORIGIN } from './document_input.ts'
+import { helpAt } from '../endpoint/replies.ts'
 import { CHARGE, isChargeable } from '../mpp/challenge.ts'
 import { dollars, roundUp, usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
@@ -379,12 +380,13 @@ const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPr
 function challengeContext(
   endpoint: Sold | Polled,
   price: Price,
-  { terms, label, takesMpp }: GatewayDescription,
+  { terms, label, takesMpp, documents }: GatewayDescription,
 ): ChallengeContext {
   const offers = terms().map((each) => offerOf(each, price))
   const isCharged = takesMpp && offers.some(isChargeable)
   const charging = { hasX402: true, ...(isCharged && { charge: { realm: '' } }) }
-  return { offers, label, charging, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
+  const help = helpAt(PLACEHOLDER_ORIGIN, documents)
+  return { offers, label, charging, help, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }
 
 /** One set of examples for each error format. */

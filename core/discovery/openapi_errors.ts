@@ -110,6 +110,7 @@ export type ChallengeContext = {
   readonly offers: readonly Offer[]
   readonly label: string
   readonly errorFormat: ErrorFormat
+  readonly help: replies.Body
   /** How its 402s speak of MPP. */
   readonly charging: Charging
 }

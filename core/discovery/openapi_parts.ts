@@ -114,6 +114,7 @@ export const schemas = {
       job_id: text,
       poll_url: text,
       recoverable: { type: 'boolean' },
+      help: object({ header: text, docs: text, llms: text }, ['header']),
     },
     ['error'],
   ),

@@ -29,6 +29,8 @@ export type Asking = {
   readonly errorFormat: ErrorFormat
   /** Where the documents are, for the page that a person reads. */
   readonly origin?: string
+  /** Where the way to pay is explained. */
+  readonly help?: Body
   /** How it speaks of MPP, and why it is sent in the words of MPP; by default `payment-required`. */
   readonly charging?: Charging
   readonly problem?: Problem
@@ -59,9 +61,16 @@ export function demandPage({ toSign: _, ...reply }: Reply, { resource, label, or
   }
 }
 
+/** The member `help` of a 402: the header that a payment is sent in, and the documents that this gateway serves. */
+export const helpAt = (origin: string, { docs, llms }: { readonly docs: boolean; readonly llms: boolean }): Body => ({
+  header: 'PAYMENT-SIGNATURE',
+  ...(docs && { docs: `${origin}/docs` }),
+  ...(llms && { llms: `${origin}/llms-full.txt` }),
+})
+
 /** A 402 with a complete, signable challenge; `why` comes first in its body. */
 export function demand(
-  { offers, resource, label, errorFormat, charging = NO_CHARGE, problem, headers = {}, beside = 0 }: Asking,
+  { offers, resource, label, errorFormat, charging = NO_CHARGE, problem, help, headers = {}, beside = 0 }: Asking,
   why: Body,
   price: Body,
   also: Body = {},
@@ -72,7 +81,7 @@ export function demand(
   const more = Object.entries(headers).reduce((sum, [name, value]) => sum + name.length + value.length + 4, beside)
   const { charge, hasX402 } = charging
   const members = charge && errorFormat !== 'messages' ? problemMembers(problem ?? 'payment-required', why.message) : {}
-  const body = { ...words, ...members, price, ...also, ...mirrored, paymentInfo }
+  const body = { ...words, ...members, price, ...also, ...mirrored, paymentInfo, ...(help && { help }) }
   const head = { beside: more, hasX402, ...(charge && { chargeSize: (offer: Offer) => chargeSize(offer, charge) }) }
   const made = challenge(offers, resource, body, head)
   const toSign = { offers: { url: resource.url, list: offers } }

@@ -28,6 +28,8 @@ import type { Shared } from './shared_by_gateways.ts'
 type Building = {
   /** What this gateway sells, by name. */
   readonly sold: ReadonlyMap<string, Sold>
+  /** Names of all that it serves. */
+  readonly names: ReadonlySet<string>
   /** The ports of the setup, with their metrics. */
   readonly ports: Ports
   readonly retention: Retention
@@ -43,7 +45,7 @@ const NONE = { all: [], get: () => undefined }
 const NO_ROWS: Catalog = { images: NONE, chat: NONE, video: NONE, audio: NONE, declared: new Map() }
 
 export function buildEngine(setup: Setup, building: Building): Engine {
-  const gateway = identityOf(setup, building.ports)
+  const gateway = identityOf(setup, building)
   const settings = settingsOf(setup, building.sold)
   const { calls, ports } = observed(setup, { building, gateway, settings })
   const { storage, chain, clock, log, random, meter } = ports
@@ -74,9 +76,10 @@ export function buildEngine(setup: Setup, building: Building): Engine {
   }
 }
 
-function identityOf({ name = 'default', label = name, ...setup }: Setup, { random }: Ports): GatewayIdentity {
-  const { basePath = '', networks = [], workerId = newId(random) } = setup
-  return { name, label, basePath, networks, workerId }
+function identityOf({ name = 'default', label = name, ...setup }: Setup, { ports, names }: Building): GatewayIdentity {
+  const { basePath = '', networks = [], workerId = newId(ports.random) } = setup
+  const documents = { docs: names.has('docs'), llms: names.has('discovery.llms_full') }
+  return { name, label, basePath, documents, networks, workerId }
 }
 
 function settingsOf(setup: Setup, sold: Building['sold']): Settings {

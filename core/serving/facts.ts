@@ -27,7 +27,7 @@ export function describe(
   described: Described,
 ): Pick<Serving, 'documents' | 'offering' | 'freeContext'> {
   const { gateway, ports, products, settings } = engine
-  const { label, basePath } = gateway
+  const { label, basePath, documents: explaining } = gateway
   const { families } = ports.chain
   const { prices } = products.context
   const offering = { ...products.context, families, allowlists: settings.allowlists }
@@ -35,6 +35,7 @@ export function describe(
     label,
     version: described.version,
     basePath,
+    documents: explaining,
     terms: () => termsOf(engine),
     takesMpp: engine.charges !== undefined,
     changes: described.changes,

@@ -11,6 +11,7 @@ import embedding from './embedding.md' with { type: 'text' }
 import gatewaysAndChains from './gateways_and_chains.md' with { type: 'text' }
 import keys from './keys.md' with { type: 'text' }
 import mcp from './mcp.md' with { type: 'text' }
+import paying from './paying.md' with { type: 'text' }
 import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
 import proxy from './proxy.md' with { type: 'text' }
@@ -30,6 +31,7 @@ export const guides: Readonly<Record<string, string>> = {
   keys,
   mcp,
   proxy,
+  paying,
   operations,
   security,
   sell_your_api: sellYourApi,

@@ -23,7 +23,8 @@ import { encodePayment, FOX, GENERATIONS, kit, ORIGIN } from '../../kit.ts'
 function engineAndBuyer() {
   const { ports, chain, clock } = kit()
   const { sold } = router(endpoints)
-  const engine = buildEngine({ ports, catalog: catalog() }, { sold, ports, retention, shared: sharedOf(ports.storage) })
+  const building = { sold, names: new Set<string>(), ports, retention, shared: sharedOf(ports.storage) }
+  const engine = buildEngine({ ports, catalog: catalog() }, building)
   const endpoint = sold.get('images.generations')
   if (!endpoint) throw new Error('images are not sold')
   const incoming = (headers: Readonly<Record<string, string>> = {}): Incoming => {

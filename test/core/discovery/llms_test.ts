@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'bun:test'
-import { kit, ORIGIN } from '../../kit.ts'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { EXAMPLE_ORIGIN, SIGNING_GUIDE } from '../../../core/discovery/signing_guide.ts'
+import { FOX, kit, ORIGIN } from '../../kit.ts'
 
 const read = async (path: string) => {
   const { gateway } = kit()
@@ -30,5 +33,22 @@ describe('the documents for language models (contract 19.21)', () => {
     expect(text).toContain('"prompt":"a red fox in the snow"')
     expect(text).toMatch(/\n- 400: .*Invalid request body/)
     expect(text).not.toContain('undefined')
+  })
+
+  test('llms-full.txt says how to sign at its own origin, and the guide of the server has the same text', async () => {
+    const { text } = await read('/llms-full.txt')
+    expect(text).toContain(`## How to sign\n\n${SIGNING_GUIDE.replaceAll(EXAMPLE_ORIGIN, ORIGIN)}`)
+    const guide = readFileSync(join(import.meta.dirname, '../../../server/docs/paying.md'), 'utf8')
+    expect(guide).toContain(`## The offer\n\n${SIGNING_GUIDE.replaceAll('\n### ', '\n## ')}\n`)
+  })
+
+  test('a 402 links to the reference and to that text, where they are served (contract 1.11)', async () => {
+    const helpOf = async (setup: Parameters<typeof kit>[0]) => {
+      const { buyer } = kit(setup)
+      return (await buyer().ask(FOX)).body.help
+    }
+    const header = 'PAYMENT-SIGNATURE'
+    expect(await helpOf({})).toEqual({ header, docs: `${ORIGIN}/docs`, llms: `${ORIGIN}/llms-full.txt` })
+    expect(await helpOf({ hidden: ['docs', 'discovery'] })).toEqual({ header })
   })
 })
