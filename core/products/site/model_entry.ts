@@ -30,6 +30,9 @@ export const modelSchema = Type.Object({
   created: Type.Integer({ description: 'Unix time in seconds.' }),
   owned_by: Type.String({ description: 'The maker.' }),
   name: Type.String(),
+  aliases: Type.Optional(
+    Type.Array(Type.String(), { description: 'Other names that requests may use, such as the one of its maker.' }),
+  ),
   description: Type.String(),
   context_window: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
   max_output: Type.Optional(Type.Integer({ description: 'Tokens; chat models only.' })),
@@ -94,6 +97,9 @@ const CHAT: Product = { name: 'chat.completions', tag: 'chat' }
 const IMAGES: Product = { name: 'images.generations', tag: 'images' }
 const VIDEO: Product = { name: 'videos.generations', tag: 'video' }
 
+/** `aliases`, for rows that have any. */
+const also = ({ aliases }: Pick<CatalogRow, 'aliases'>) => (aliases.length > 0 ? { aliases } : {})
+
 export function chatEntry(row: ChatRow, listing: Listing) {
   const { id, created, maker, name, description, contextWindow, maxOutput, categories, billing } = row
   return {
@@ -102,6 +108,7 @@ export function chatEntry(row: ChatRow, listing: Listing) {
     created,
     owned_by: maker,
     name,
+    ...also(row),
     description,
     context_window: contextWindow,
     max_output: maxOutput,
@@ -142,7 +149,8 @@ function chatPricing({ billing, effort, liveSearch }: ChatRow, { prices = STANDA
 /** Media rows have no release date; they are listed from 2026-11-20 on, the first day of this catalog. */
 const MEDIA_CREATED = 1_795_132_800
 
-export function imageEntry({ id, maker, name, sizes, edits }: ImageRow, { prices = STANDARD_PRICES }: Listing) {
+export function imageEntry(row: ImageRow, { prices = STANDARD_PRICES }: Listing) {
+  const { id, maker, name, sizes, edits } = row
   const usd = rateOf({ prices }, IMAGES)
   const offered = sizes.find(({ size }) => size === '1024x1024') ?? sizes[0]
   return {
@@ -151,6 +159,7 @@ export function imageEntry({ id, maker, name, sizes, edits }: ImageRow, { prices
     created: MEDIA_CREATED,
     owned_by: maker,
     name,
+    ...also(row),
     description: edits ? 'Generates and edits images.' : 'Generates images.',
     categories: ['image'],
     billing_mode: 'per_image',
@@ -169,6 +178,7 @@ export function videoEntry(row: VideoRow, { prices = STANDARD_PRICES }: Listing)
     created: MEDIA_CREATED,
     owned_by: maker,
     name,
+    ...also(row),
     description: `Makes videos of ${seconds.min} to ${seconds.max} seconds from a prompt or an image${audio ? ', with sound' : ''}.`,
     categories: ['video'],
     billing_mode: billing.mode === 'per_token' ? 'per_token' : 'per_second',
@@ -225,6 +235,7 @@ export function audioEntry(row: AudioRow, { vendors, prices = STANDARD_PRICES }:
     created: MEDIA_CREATED,
     owned_by: maker,
     name,
+    ...also(row),
     description: AUDIO_WORDS[kind],
     categories: AUDIO_CATEGORIES[kind],
     billing_mode: mode,
@@ -247,6 +258,7 @@ export function declaredEntry(
     created: MEDIA_CREATED,
     owned_by: maker,
     name,
+    ...also(row),
     ...entry,
     pricing: { ...Object.fromEntries(rates), transaction_fee: usd(prices.fee) },
   }

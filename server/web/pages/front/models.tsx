@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { Model } from '../lib/api.ts'
+import { isFound, makersName } from '../lib/find.ts'
 import { type Kind, KINDS, kindOf, rateOf, usd } from '../lib/prices.ts'
 
 /** The fee of these models; margins by product change it. */
@@ -23,18 +24,13 @@ type Choosing = {
 /** Number of models that are listed before a visitor asks for all. */
 const FIRST = 20
 
-/** Every model: searched by its name or id, filtered by kind, and the cheapest of each kind first. */
+/** Every model: searched by its names, filtered by kind, and the cheapest of each kind first. */
 export function Models({ models, kind, onKind, chosen, onChoose }: Choosing) {
   const [search, setSearch] = useState('')
   const [order, setOrder] = useState<Order>('price')
   const [isWhole, setWhole] = useState(false)
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean)
-  const isFound = ({ id, name, description = '' }: Model) => {
-    const text = `${id} ${name} ${description}`.toLowerCase()
-    return words.every((word) => text.includes(word))
-  }
   const kinds = KINDS.filter((each) => models.some((model) => kindOf(model) === each.kind))
-  const found = models.filter((model) => isFound(model) && (kind === undefined || kindOf(model) === kind))
+  const found = models.filter((model) => isFound(model, search) && (kind === undefined || kindOf(model) === kind))
   const listed = found.toSorted((a, b) =>
     order === 'name'
       ? a.name.localeCompare(b.name)
@@ -106,6 +102,12 @@ function ModelTable({ models, chosen, onChoose }: Pick<Choosing, 'models' | 'cho
                 {model.name}
                 <br />
                 <span class="mono soft">{model.id}</span>
+                {makersName(model) !== undefined && (
+                  <span class="small soft">
+                    {' '}
+                    or <span class="mono">{makersName(model)}</span>
+                  </span>
+                )}
               </th>
               <td class="wide">{KINDS.find((each) => each.kind === kindOf(model))?.title}</td>
               <td>{rateOf(model).text}</td>

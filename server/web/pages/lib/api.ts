@@ -4,6 +4,8 @@
 export type Model = {
   readonly id: string
   readonly name: string
+  /** Other names that requests may use. */
+  readonly aliases?: readonly string[]
   readonly description?: string
   readonly owned_by: string
   readonly categories: readonly string[]

@@ -78,7 +78,8 @@ export function OrderForm({ models, prices, isBusy, onAsk }: Asking) {
 
 /** The model or route that the link names, otherwise the cheapest model that is not free. */
 function firstChoice(models: readonly Model[], routes: readonly Route[]): string {
-  const named = models.find(({ id }) => id === asked.get('model'))
+  const wanted = asked.get('model') ?? ''
+  const named = models.find(({ id, aliases = [] }) => [id, ...aliases].includes(wanted))
   const path = asked.get('route')?.split('?', 1)[0]
   const kind = KINDS.find((each) => FORMS[each.kind].path === path)?.kind
   const route = routes.find((each) => isMadeFrom(path, each.path))
