@@ -1,5 +1,5 @@
 /**
- * Deno, Postgres, public clients and the auditor of the ecosystem, which only full tests run. They are resolved from
+ * Postgres, public clients and the auditor of the ecosystem, which only full tests run. They are resolved from
  * this folder: `bun install --cwd test/programs`.
  */
 import { dirname, join } from 'node:path'

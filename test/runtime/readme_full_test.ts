@@ -70,8 +70,7 @@ test('every command of the README and of the guides is a script of the package',
 
 test('the greeting in the README is the one that is printed', () => {
   const [, printed] = blocks(readme, '## Run', '')
-  // Sandboxes are served where Deno is, which `bun install` does not bring.
-  const offered = (running.wired.gateways[0]?.gateway.offered() ?? []).filter(({ name }) => !name.startsWith('sandbox'))
+  const offered = running.wired.gateways[0]?.gateway.offered() ?? []
   const facts = {
     version: manifest.version,
     origin: 'http://127.0.0.1:4020',

@@ -72,6 +72,7 @@ describe('the challenge', () => {
         note: expect.any(String),
       },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
+      help: { header: 'PAYMENT-SIGNATURE', docs: `${ORIGIN}/docs`, llms: `${ORIGIN}/llms-full.txt` },
     })
   })
 

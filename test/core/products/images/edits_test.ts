@@ -88,6 +88,7 @@ describe('the challenge', () => {
         transactionFee: 0.001,
       },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
+      help: { header: 'PAYMENT-SIGNATURE', docs: `${ORIGIN}/docs`, llms: `${ORIGIN}/llms-full.txt` },
     })
   })
 

@@ -185,6 +185,7 @@ describe('the challenge', () => {
         note: expect.any(String),
       },
       paymentInfo: { network: 'base', asset: 'USDC', x402Version: 2 },
+      help: { header: 'PAYMENT-SIGNATURE' },
     })
   })
 
