@@ -85,6 +85,11 @@ export type Sale<Input> = Common & {
   multipart?(form: FormData): Promise<Record<string, unknown>>
   /** Takes files: its bodies may be as large as an upload, and share a memory budget. */
   readonly uploads?: true
+  /**
+   * Its result is one hosted file of this kind in this folder: a client that accepts such a file and no JSON gets the
+   * file in place of the result.
+   */
+  readonly file?: { readonly kind: 'audio'; readonly folder: string }
   /** How long an unsettled result can be claimed, and a settled one is retained (contract 2.23). */
   readonly retention: { readonly unclaimedMs: number; readonly settledMs: number; readonly backgroundMs?: number }
   readonly output: TSchema

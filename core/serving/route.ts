@@ -13,6 +13,7 @@ import { openKey } from '../identity/api_keys.ts'
 import type { OpenedKey } from '../ports/mod.ts'
 import { unknownPath, wrongMethod } from '../http/routing_errors.ts'
 import { withoutBase } from './base_path.ts'
+import { acceptsFile, fileReply } from './file_reply.ts'
 import { answerFree } from './free_routes.ts'
 import type { Arrived } from './respond.ts'
 import type { Match } from './router.ts'
@@ -42,15 +43,27 @@ export function route(serving: Serving, { request, caller: from }: Arrived, foun
   if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat ?? 'plain'
   if (endpoint.kind !== 'free') requireOnePayment(request)
   const keyed = endpoint.kind === 'free' ? undefined : openKey(engine.ports.chain, requestContext)
-  if (keyed && endpoint.kind !== 'free')
-    return answerKeyed(engine, { endpoint, keyed, id: params.id ?? '' }, (apiKey) =>
-      requestContextOf(request, url, { caller, params, bazaar, apiKey }),
-    )
+  if (keyed && endpoint.kind !== 'free') {
+    const contextOf = (apiKey: OpenedKey) => requestContextOf(request, url, { caller, params, bazaar, apiKey })
+    const answer = answerKeyed(engine, { endpoint, keyed, id: params.id ?? '' }, contextOf)
+    return asAccepted(engine, endpoint, { request, answer })
+  }
   if (endpoint.kind === 'poll') return poll(engine, { route: endpoint, requestContext, id: params.id ?? '' })
   if (endpoint.kind === 'free') return answerFree(serving, endpoint, { requestContext, path, search: url.search })
   if (isTemplate(params) && paymentHeader(request) === null)
     return probe(engine, endpoint, { ...requestContext, params: trialOf(endpoint, offering).path })
-  return handlePaid(engine, { endpoint, requestContext })
+  return asAccepted(engine, endpoint, { request, answer: handlePaid(engine, { endpoint, requestContext }) })
+}
+
+/** The answer, or the file that it names where the client accepts only that. */
+function asAccepted(
+  { ports: { objects } }: Engine,
+  endpoint: Sold | Polled,
+  { request, answer }: { readonly request: Request; readonly answer: Reply | Promise<Reply> },
+): Reply | Promise<Reply> {
+  const file = endpoint.kind === 'poll' ? undefined : endpoint.file
+  if (!file || !acceptsFile(request.headers, file.kind)) return answer
+  return Promise.resolve(answer).then((reply) => fileReply(reply, objects, file.folder))
 }
 
 type Keyed = { readonly endpoint: Sold | Polled; readonly keyed: Promise<OpenedKey>; readonly id: string }

@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { checkText, formatField, formatFor, modelField, soundResult } from './fields.ts'
 import { priceRangeOf } from '../lib/price_range.ts'
 import { availableRows, isAvailable, isOffered, maxCharactersOf, rowFor, rowsOf, sampleOf, vendorOf } from './rows.ts'
-import { hosted, soundResponse, withUpstreamErrors, workOf } from './sounds.ts'
+import { FOLDER, hosted, soundResponse, withUpstreamErrors, workOf } from './sounds.ts'
 import type { AudioRow, AudioVendor, Voice, VoiceNames } from '../../ports/vendors/audio.ts'
 import { within } from '../../lib/timers.ts'
 import { type Context, free, type FreeContext, paid } from '../../endpoint/mod.ts'
@@ -46,12 +46,13 @@ const speak = paid({
   path: '/api/v1/audio/speech',
   summary: 'Speak a text',
   description:
-    'Answers with the URL of the spoken text, not with its bytes. Priced by the character, or by the second that the text is thought to take; charged only when the sound is hosted.',
+    'Answers with the URL of the spoken text; with the sound itself where `Accept` has `audio/*` or `application/octet-stream` and no JSON. Priced by the character, or by the second that the text is thought to take; charged only when the sound is hosted.',
   tag: 'audio',
   input,
   output: soundResult,
   example: EXAMPLE,
   delivery: 'inline',
+  file: { kind: 'audio', folder: FOLDER },
   failure: 'Speech generation failed',
   errors: ['UPSTREAM_FAILED', 'UPSTREAM_TIMEOUT'],
 
