@@ -8,6 +8,7 @@ import type { ErrorFormat } from '../http/error_formats.ts'
 import type { TObject } from '@sinclair/typebox'
 import type { Offering } from './offering.ts'
 import type { Reply } from '../http/reply.ts'
+import type { Offer, Payment } from '../x402/protocol.ts'
 import type { SignIns } from '../x402/sign_in.ts'
 
 /** Polls the jobs of the named paid endpoints, or of all. */
@@ -60,6 +61,8 @@ export type FreeCalls = {
   cancel(id: string, why: string): Promise<boolean>
   /** Where its wallet collects it, with its poll key: only for that wallet. */
   pollUrl(id: string): Promise<string>
+  /** Settles the call of an authorization if its result is there and unpaid. Anything else stays as it is. */
+  settleFinished(authorization: string, payFor: (offer: Offer) => Payment): Promise<void>
 }
 
 /** A request that anybody may try. Path and query values are text, by name. */

@@ -79,6 +79,11 @@ export type KeyDeposit =
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
+/** `settleFinished`: charges the call of an authorization if its result is there and unpaid. */
+export type KeyClosingOptions = At & {
+  settleFinished(authorization: string, payFor: (offer: Offer) => Payment): Promise<void>
+}
+
 /** Questions about API keys on the networks of a gateway. */
 export interface ChainKeys {
   /** Keys of other modes pay nothing here. */
@@ -101,10 +106,10 @@ export interface ChainKeys {
   /** Brings a deposit on chain that names a key, and makes the key known. */
   deposit(payment: Payment, at: At): Promise<KeyDeposit>
   /**
-   * Sends what is left back to the payer, once no call is open. Whoever asks has shown the key or, with `payer`, that
-   * wallet: then only channels of that payer are closed.
+   * Sends back to the payer what is neither charged nor reserved by calls that are open. Whoever asks has shown the key
+   * or, with `payer`, that wallet: then only channels of that payer are closed.
    */
-  close(key: KeyClosing, at: At): Promise<Refunding | undefined>
+  close(key: KeyClosing, at: KeyClosingOptions): Promise<Refunding | undefined>
   /** Reserves the cap of a child in the channel of its parent, and signs for it. Undefined without a channel. */
   lend(key: OpenedKey, child: Lending, at: At): Promise<Lent | undefined>
   /** A child by its address; undefined for one that is not known here. */

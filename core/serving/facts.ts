@@ -1,5 +1,6 @@
 /** What a gateway says of itself, and what its routes that open no call may use. */
 import { cancelCall } from '../call/delivery/background.ts'
+import { settleFinished } from './settle_finished.ts'
 import { type Documents, documentsOf } from '../discovery/mod.ts'
 import { type Endpoint, type FreeCalls, isSold } from '../endpoint/mod.ts'
 import type { GatewayFacts, HealthStatus } from '../endpoint/gateway_info.ts'
@@ -102,6 +103,7 @@ function freeCalls(engine: Engine): FreeCalls {
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel: (id, why) => cancelCall(engine, id, why),
+    settleFinished: (authorization, payFor) => settleFinished(engine, authorization, payFor),
     pollUrl: async (id) => anyCallUrl(id, { key: await pollUrls.keyOf(id), basePath }),
   }
 }

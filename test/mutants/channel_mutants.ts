@@ -101,13 +101,13 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
       [
         'a refund is sent while a call of the channel is open',
-        `if (!refunds.hasReserved(state, now) && (await at.isFree(key))) return await`,
-        `if (!refunds.hasReserved(state, now)) return await`,
+        `if (await at.isFree(key)) return await`,
+        `return await`,
       ],
       [
         'a refund sends what is charged',
-        `amount: String(request.amount ?? balance - charged)`,
-        `amount: String(request.amount ?? balance)`,
+        `amount: String(request.amount ?? left)`,
+        `amount: String(request.amount ?? left + charged)`,
       ],
       [
         'a refund leaves what is due unclaimed',

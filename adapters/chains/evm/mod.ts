@@ -398,8 +398,8 @@ function channelsOf(
   })
   const { storage } = settings
   const calls = keyCalls({ storage, states, digests, reads }, shared)
-  const { hasReserved } = calls
-  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, hasReserved }, shared)
+  const { reserved } = calls
+  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, reserved }, shared)
   const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
   const published = publishedCeilings({ rpc, digests })
   const context = { reads, relayer, states, costs, deposits, refunds, published, checkSignature }

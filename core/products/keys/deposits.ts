@@ -1,13 +1,12 @@
 /** Money into the channel of a key without a call, and back to its payer (contract 23.9, 23.11). */
 import { Type } from '@sinclair/typebox'
-import { free } from '../../endpoint/mod.ts'
+import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { json } from '../../http/reply.ts'
 import { unknownKey } from '../../identity/presented_key.ts'
 import { fieldsOf, textOf } from '../../lib/json.ts'
 import { within } from '../../lib/timers.ts'
-import type { Clock } from '../../lib/clock.ts'
-import type { KeyChannel, KeyDeposit, Refunding } from '../../ports/mod.ts'
+import type { KeyChannel, KeyClosingOptions, KeyDeposit, Refunding } from '../../ports/mod.ts'
 import { parseAtomic, print, type Usdc } from '../../x402/money.ts'
 import { decodePayment } from '../../x402/protocol.ts'
 import { signedIn } from '../lib/signed_in.ts'
@@ -77,16 +76,16 @@ const close = free({
   method: 'POST',
   path: '/api/v1/keys/close',
   summary: 'Send what is left of an API key back to its payer',
-  description: 'By the key alone, once none of its calls is open. The key answers 402 afterwards.',
+  description:
+    'By the key alone. Results that wait to be collected are charged; what calls that are open may cost stays, until it is asked again. The key answers 402 afterwards.',
   tag: 'keys',
   limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
   errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY'],
   hidden: true,
   output: Refund,
   async answer(request, context) {
-    const { clock } = context
     const refunding = await withKey(request, context, ({ address }, keys) =>
-      refunded(clock, (signal) => keys.close({ address }, { now: clock.now(), signal })),
+      refunded(context, (at) => keys.close({ address }, at)),
     )
     if (!refunding) throw unknownKey()
     return refundReply(refunding)
@@ -109,7 +108,6 @@ const closeByWallet = free({
   output: Refund,
   async answer(request, context) {
     const keys = keysOf(context)
-    const { clock } = context
     const address = request.params.address ?? ''
     if (!/^0x[0-9a-fA-F]{40}$/.test(address))
       throw new ApiError('INVALID_PARAMETER', {
@@ -123,14 +121,19 @@ const closeByWallet = free({
     })
     if ('reply' in signed) return signed.reply
     const closing = { address: address.toLowerCase(), payer: signed.wallet }
-    const refunding = await refunded(clock, (signal) => keys.close(closing, { now: clock.now(), signal }))
+    const refunding = await refunded(context, (at) => keys.close(closing, at))
     if (!refunding) throw new ApiError('NOT_FOUND', { message: 'This wallet has no key of this address here.' })
     return refundReply(refunding)
   },
 })
 
-const refunded = async (clock: Clock, ask: (signal: AbortSignal) => Promise<Refunding | undefined>) =>
-  await within(clock, SETTLE_MS, ask).catch((error: Error): Refunding => ({ kind: 'unknown', reason: error.message }))
+const refunded = async (
+  { clock, calls: { settleFinished } }: Pick<FreeContext, 'clock' | 'calls'>,
+  ask: (at: KeyClosingOptions) => Promise<Refunding | undefined>,
+) =>
+  await within(clock, SETTLE_MS, (signal) => ask({ now: clock.now(), signal, settleFinished })).catch(
+    (error: Error): Refunding => ({ kind: 'unknown', reason: error.message }),
+  )
 
 function refundReply(refunding: Refunding) {
   if (refunding.kind !== 'refunded') throw notDone(refunding)

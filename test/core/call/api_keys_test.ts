@@ -9,7 +9,7 @@ import type { Offer, Payment } from '../../../core/mod.ts'
 import { keyBuyer, NETWORK, voucherBuyer } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { signInText } from '../../../core/x402/sign_in.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
-import { decodeHeader, door, encodePayment, FOX, GENERATIONS } from '../../kit.ts'
+import { decodeHeader, door, encodePayment, FOX, GENERATIONS, slowVendor } from '../../kit.ts'
 import { CHARGE, KEY, QUOTE, SEED, selling } from './keys_kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM } from './stream_kit.ts'
 
@@ -330,7 +330,7 @@ describe('the routes of keys', () => {
     }
   })
 
-  test('send the rest back to the payer, and nothing while a call is open (contract 23.11)', async () => {
+  test('send back what is neither charged nor reserved by an open call (contract 23.11)', async () => {
     const ready = door()
     const subject = await selling(async () => {
       await ready.passed
@@ -339,15 +339,48 @@ describe('the routes of keys', () => {
     const close = () => subject.ask({}, { path: '/api/v1/keys/close' })
     const open = subject.ask(SKY)
     await subject.clock.settle()
-    expect((await close()).status).toBe(402)
+    const first = await close()
+    expect([first.status, await first.json()]).toMatchObject([
+      200,
+      { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098000' },
+    ])
+    expect(subject.refunded).toEqual([100_000n - QUOTE])
+    expect((await subject.ask(SKY)).status).toBe(402)
     ready.open()
     expect((await open).status).toBe(200)
-    const closed = await close()
-    expect([closed.status, await closed.json()]).toMatchObject([
-      200,
-      { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098983' },
-    ])
-    expect(subject.refunded).toEqual([100_000n - CHARGE])
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n, available: QUOTE - CHARGE })
+    expect((await (await close()).json()).amount).toBe('0.000983')
+    expect(subject.refunded).toEqual([100_000n - QUOTE, QUOTE - CHARGE])
+  })
+
+  test('charge a result that nobody has collected when the key is closed, once (contract 23.11)', async () => {
+    const subject = await selling(undefined, { inlineMs: 0 })
+    const ordered = await subject.ask(FOX, { path: GENERATIONS })
+    expect(ordered.status).toBe(202)
+    await subject.idle()
+    const [call] = await subject.calls()
+    expect(await subject.channel()).toMatchObject({ charged: 0n, reserved: call?.quote })
+    const closed = await subject.ask({}, { path: '/api/v1/keys/close' })
+    expect(closed.status).toBe(200)
+    expect(subject.refunded).toEqual([100_000n - (call?.quote ?? 0n)])
+    expect(await subject.channel()).toMatchObject({ charged: call?.quote, reserved: 0n, available: 0n })
+    const poll = () => subject.ask(undefined, { path: `${GENERATIONS}/${call?.id}` })
+    expect([(await poll()).status, (await poll()).status]).toEqual([200, 200])
+    expect(await subject.channel()).toMatchObject({ charged: call?.quote })
+  })
+
+  test('keep what work under way may cost when the key is closed, and hand its result out (contract 23.11)', async () => {
+    const { vendor, ready } = slowVendor()
+    const subject = await selling(undefined, { inlineMs: 0, vendor })
+    const ordered = await (await subject.ask(FOX, { path: GENERATIONS })).json()
+    const [call] = await subject.calls()
+    const quote = call?.quote ?? 0n
+    expect((await subject.ask({}, { path: '/api/v1/keys/close' })).status).toBe(200)
+    expect(subject.refunded).toEqual([100_000n - quote])
+    ready()
+    await subject.idle()
+    expect((await subject.ask(undefined, { path: new URL(ordered.poll_url, 'https://x').pathname })).status).toBe(200)
+    expect(await subject.channel()).toMatchObject({ deposited: quote, charged: quote, reserved: 0n })
   })
 
   test('send the rest back to the wallet that signs in, for its keys alone (contract 23.12)', async () => {

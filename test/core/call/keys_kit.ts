@@ -26,14 +26,14 @@ type Selling = {
   readonly takesKeys?: boolean
   /** What the node says of the channel, after these refunds; nothing while it does not answer. */
   readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views
-}
+} & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor'>
 
 const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]
 
 /** A gateway that takes keys, and a key whose channel has this balance. */
 export async function selling(
   script?: Parameters<typeof table>[0],
-  { balance = 100_000n, storage = memoryStorage(), takesKeys = true, views = deposited }: Selling = {},
+  { balance = 100_000n, storage = memoryStorage(), takesKeys = true, views = deposited, ...given }: Selling = {},
 ) {
   const refunded: bigint[] = []
   const good = voucherChain(
@@ -54,7 +54,8 @@ export async function selling(
     (await recoverMessageAddress({ message, signature: signature as Hex })) === wallet ? wallet : undefined
   const chain = { ...good, hasSigned, ...(good.apiKeys && { apiKeys: { ...good.apiKeys, open } }) }
   const random = (bytes: number) => crypto.getRandomValues(new Uint8Array(bytes))
-  const subject = await table(script, { allowlists: { generate_content: [PAYER] }, ports: { storage, chain, random } })
+  const listed = { allowlists: { generate_content: [PAYER] }, ...given }
+  const subject = await table(script, { ...listed, ports: { storage, chain, random } })
   const challenge = decodeHeader((await subject.post(SKY)).headers.get('payment-required'))
   const buyer = keyBuyer(SEED, challenge.accepts[0] as Offer)
   const at = { now: subject.clock.now(), signal: AbortSignal.timeout(10_000) }

@@ -182,8 +182,8 @@ function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
   const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
   const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs }
   const deposits = channelDeposits(shared, terms)
-  const { hasReserved } = keyCalls({ ...shared, storage }, terms)
-  const refunds = channelRefunds({ ...shared, hasReserved }, { network: NETWORK, lagSeconds: LAG_SECONDS })
+  const { reserved } = keyCalls({ ...shared, storage }, terms)
+  const refunds = channelRefunds({ ...shared, reserved }, { network: NETWORK, lagSeconds: LAG_SECONDS })
   const published = publishedCeilings({ rpc, digests })
   const channels = evmChannels({ ...shared, deposits, refunds, published }, terms)
   const chain: Chain = {

@@ -37,8 +37,8 @@ export type RefundsContext = {
   readonly costs: ChannelCosts
   readonly authorizer: Pick<PrivateKeyAccount, 'sign' | 'address'>
   readonly digests: ChannelDigests
-  /** Whether calls are open that the channel has reserved a part of its balance for. */
-  readonly hasReserved: (state: ChannelState, now: number) => boolean
+  /** Sum of what open calls of the channel may cost, in base units. It is never sent back. */
+  readonly reserved: (state: ChannelState, now: number) => bigint
 }
 
 /** Gas of a claim with a refund, and of its simulation. */
@@ -92,12 +92,13 @@ export async function refund(refunds: RefundParts, request: RefundRequest, at: R
     const mirror = await readMirror(refunds, channelId, signal)
     if ('kind' in mirror) return mirror
     const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
-    const refused = refusal(request, state) ?? (await unproven(request, state, at)) ?? unpaidFor(refunds, state, now)
+    const left = leftOf(refunds, state, now)
+    const refused =
+      refusal(request, state, left) ?? (await unproven(request, state, at)) ?? unpaidFor(refunds, state, now)
     if (refused) return refused
-    const requested = { ...state, refund: requestedRefund(request, state, now) }
+    const requested = { ...state, refund: requestedRefund(request, state, { left, now }) }
     if (!(await refunds.states.replace(before, requested, now))) continue
-    if (!refunds.hasReserved(state, now) && (await at.isFree(key)))
-      return await once(refunds, channelId, () => begin(refunds, requested, now))
+    if (await at.isFree(key)) return await once(refunds, channelId, () => begin(refunds, requested, now))
     await drop(refunds, requested, now)
     return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
   }
@@ -142,8 +143,8 @@ export async function outcomeOf(
   if (last?.base !== String(request.ceiling) || last.part !== partOf(request)) return undefined
   if (last.status === 'requested') return undefined
   if (last.status === 'sent') return await once(refunds, state.channelId, () => finish(refunds, state, now))
-  // Money that has come since is not what was refunded.
-  if (last.part === null && state.balance > state.charged) return undefined
+  // Money that has come or was released since is not what was refunded.
+  if (last.part === null && leftOf(refunds, state, now) > 0n) return undefined
   return { kind: 'refunded', receipt: receiptOf(refunds, state, last), isRepeated: true }
 }
 
@@ -160,13 +161,9 @@ export async function begin(refunds: RefundParts, requested: Refunded, now: numb
   const answer = await refunds.rpc.request('eth_blockNumber', [])
   const block = answer.kind === 'result' ? numberIn(answer.value) : undefined
   const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
-  // A purchase that was charged meanwhile needs its money first.
+  // A purchase that was charged or reserved meanwhile needs its money first.
   const sent = await move(refunds, requested, now, (state) =>
-    state.charged === requested.charged &&
-    state.balance >= requested.charged + BigInt(requested.refund.amount) &&
-    !refunds.hasReserved(state, now)
-      ? { ...state, refund: noted }
-      : undefined,
+    leftOf(refunds, state, now) >= BigInt(requested.refund.amount) ? { ...state, refund: noted } : undefined,
   )
   if (sent) return await transmit(refunds, { ...sent, refund: noted }, { now, reserved })
   reserved.release()
@@ -242,7 +239,11 @@ export async function done(
   const after = await move(refunds, sent, now, (state) => {
     const paid = { gasSpent: '0', refundedAt: String(state.charged) }
     const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
-    return { ...(isSeen ? withMirror(state, mirror, now) : without(state, amount)), ...paid, refund: noted }
+    return {
+      ...(isSeen ? withMirror(state, mirror, now) : without(state, { amount, base: BigInt(sent.refund.base) })),
+      ...paid,
+      refund: noted,
+    }
   })
   const state = after ?? (await refunds.states.get(sent.channelId, now))
   return state?.refund?.status === 'done'
@@ -358,39 +359,51 @@ async function unproven(
   return refusedRefund('refund_owner_unproven', text, state)
 }
 
-function requestedRefund(request: RefundRequest, { charged, balance, refundNonce }: ChannelState, now: number): Refund {
+function requestedRefund(
+  request: RefundRequest,
+  { charged, refundNonce }: ChannelState,
+  { left, now }: { readonly left: bigint; readonly now: number },
+): Refund {
   return {
     status: 'requested',
     base: String(charged),
     part: partOf(request),
-    amount: String(request.amount ?? balance - charged),
+    amount: String(request.amount ?? left),
     nonce: String(refundNonce),
     at: now,
   }
 }
 
-/** The channel after a refund that the node does not show yet. */
-function without(state: ChannelState, amount: bigint): ChannelState {
+/** The channel after a refund that the node does not show yet. Calls may have been charged since it was sent. */
+function without(
+  state: ChannelState,
+  { amount, base }: { readonly amount: bigint; readonly base: bigint },
+): ChannelState {
   const { charged, claimed, withdrawing } = state
   const balance = state.balance - amount
   const free = balance - charged
   return {
     ...state,
     balance,
-    claimed: claimed > charged ? claimed : charged,
+    claimed: claimed > base ? claimed : base,
     withdrawing: withdrawing > free ? free : withdrawing,
     refundNonce: state.refundNonce + 1n,
   }
 }
 
-function refusal({ ceiling, amount }: RefundRequest, state: ChannelState): Refused | undefined {
+/** The most that a refund sends back: neither charged, nor reserved by calls that are open. */
+const leftOf = ({ reserved }: Pick<RefundsContext, 'reserved'>, state: ChannelState, now: number): bigint =>
+  state.balance - state.charged - reserved(state, now)
+
+function refusal({ ceiling, amount }: RefundRequest, state: ChannelState, left: bigint): Refused | undefined {
   const { balance, claimed, charged, refund: last } = state
   if (balance === 0n && claimed === 0n)
     return refusedRefund('channel_not_found', 'the channel has no balance on chain', state)
   if (ceiling !== charged) return outOfStep(ceiling, state)
-  const left = balance - charged
-  if (left <= 0n)
-    return refusedRefund('refund_no_balance', `everything that was deposited is charged or paid back`, state)
+  if (left <= 0n) {
+    const text = `everything that was deposited is charged, paid back, or reserved by calls that are open`
+    return refusedRefund('refund_no_balance', text, state)
+  }
   if (amount === undefined || amount === left) return undefined
   if (amount === 0n || amount > left) {
     const text = `amount is ${amount}; it must be from 1 to ${left}, which is left of the channel, or absent for all of it`

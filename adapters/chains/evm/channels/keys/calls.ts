@@ -163,8 +163,6 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return covered ? (childLeft(state, child, now) ?? 0n) : 0n
   }
 
-  const hasReserved = (state: ChannelState, now: number): boolean => reserved(state, now) > 0n
-
   const isReserved = (state: ChannelState, name: string, now: number): boolean =>
     (state.reserved?.[name]?.until ?? 0) > now || (openOf(state.channelId, name)?.amount ?? 0n) > 0n
 
@@ -323,7 +321,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
         const earlier = before.charges?.[name]
         if (earlier !== undefined)
           return { kind: 'settled', receipt: receiptOf(before, { name, due: BigInt(earlier), now: at.now }) }
-        if (before.refund?.status === 'sent') return { kind: 'refused', reason: BUSY }
+        // A refund on its way leaves what is reserved.
         const next = await charged(before, call, at)
         if (typeof next === 'string') return { kind: 'refused', reason: next }
         if (at.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
@@ -343,7 +341,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     let isMoving = false
     try {
       const before = await states.get(channelId, at.now)
-      if (!before || !isFresh(before, at.now) || before.refund?.status === 'sent') return undefined
+      if (!before || !isFresh(before, at.now)) return undefined
       const next = await charged(before, call, at)
       if (typeof next === 'string') return undefined
       const moving = states.moving(before, next, at.now)
@@ -423,7 +421,6 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     isSigning: (signer: KeySigner) => signing.has(signer),
     available,
     reserved,
-    hasReserved,
   }
 }
 

@@ -62,6 +62,13 @@ export const withoutChildren = (state: ChannelState): ChannelState =>
 /** Whether this is the reservation of a child's cap. */
 export const isChild = (name: string): boolean => name.startsWith(PREFIX) && childOf(name) === undefined
 
+/** The calls of a key and its children whose vouchers are signed, by name: they are charged without the key. */
+export const signedCalls = ({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): readonly string[] =>
+  Object.keys(reserved).filter((name) => {
+    const { until = 0, isSigned } = reserved[name] ?? {}
+    return isSigned && until > now && (name.startsWith('key/') || childOf(name) !== undefined)
+  })
+
 function added(state: ChannelState, child: string, amount: bigint): ChannelState {
   const own = state.reserved?.[child]
   if (!own) return state

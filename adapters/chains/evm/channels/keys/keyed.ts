@@ -167,6 +167,7 @@ export function keyedChannels({ channels, calls, states, digests, takesKeys }: K
       made.set(payment, signer ?? null)
       return payment
     },
+    keyOf,
     /** The call of an authorization, by its key. */
     callOf(network: string, key: string): { readonly channelId: Hex; readonly name: string } | undefined {
       const start = `${network}/${lower(BATCH_SETTLEMENT)}/`

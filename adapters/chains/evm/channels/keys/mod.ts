@@ -5,6 +5,7 @@ import type {
   ChildKey,
   KeyChannel,
   KeyClosing,
+  KeyClosingOptions,
   KeyDeposit,
   KeyOrder,
   KeyPayment,
@@ -30,7 +31,7 @@ import type { Rpc } from '../../../lib/json_rpc.ts'
 import { type CallOptions, unavailable } from '../../../lib/results.ts'
 import type { Reads } from '../../node/reads.ts'
 import { balanceCall } from '../../node/token.ts'
-import { addressOf, childLeft, childName, childrenIn } from './child_calls.ts'
+import { addressOf, childLeft, childName, childrenIn, signedCalls } from './child_calls.ts'
 import { childChannel, type ChildKeys, childOfState, type StoredChild } from './child_keys.ts'
 import type { ChannelDeposits } from '../deposits.ts'
 import type { ChannelDigests } from '../digests.ts'
@@ -192,13 +193,19 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     return refusedChannel('PAYMENT_INVALID', 'key', text)
   }
 
-  async function close({ address, payer }: KeyClosing, at: CallOptions): Promise<Refunding | undefined> {
+  async function close({ address, payer }: KeyClosing, at: KeyClosingOptions): Promise<Refunding | undefined> {
     const all = await statesOf(address, at.now)
     const found = payer === undefined ? all : all.filter((state) => state.config.payer === lower(payer))
-    const state = found.find(({ balance, charged }) => balance > charged) ?? found[0]
-    if (!state) return undefined
-    await calls.endChildren(state.channelId, at.now)
-    const { channelId, config: channel, charged } = state
+    const before = found.find(({ balance, charged }) => balance > charged) ?? found[0]
+    if (!before) return undefined
+    const { channelId, config: channel } = before
+    await calls.endChildren(channelId, at.now)
+    // A thief may have ordered what nobody collects; its result is charged now, so that nothing waits for it.
+    for (const name of signedCalls(before, at.now))
+      await at.settleFinished(channels.keyOf(network, { channelId, name }), (offer) =>
+        channels.payment({ offer, config: channel }, { name, isLate: false, until: at.now }),
+      )
+    const { charged } = (await states.get(channelId, at.now)) ?? before
     const request = { kind: 'refund', config: channel, channelId, ceiling: charged, signature: '0x' } as const
     const ours = { ...request, key: '', fundedBy: '', amount: undefined }
     // The key or its wallet was shown, so nobody else has asked.

@@ -6,6 +6,7 @@ import { channelDigests } from '../../../../../adapters/chains/evm/channels/dige
 import type { RefundRequest } from '../../../../../adapters/chains/evm/channels/payload.ts'
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import {
+  isDue,
   type ChannelState,
   channelStates,
   newState,
@@ -40,7 +41,7 @@ const channelId = digests.channelId(config)
 const LOST: SendResult = { kind: 'lost', reason: 'another transaction took its nonce' }
 
 /** A channel of 100, of which 40 are charged and nothing is claimed. */
-async function channel() {
+async function channel(reserved = 0n) {
   const chain = { balance: 100n, claimed: 0n, refundNonce: 0n, reverts: false }
   const sent: (readonly string[])[] = []
   let answer: (data: Hex) => SendResult | Promise<SendResult> = () => LOST
@@ -49,7 +50,7 @@ async function channel() {
   const refunds = channelRefunds(
     {
       costs: FREE,
-      hasReserved: () => false,
+      reserved: () => reserved,
       rpc: { request: async () => ({ kind: 'result', value: '0x8' }) },
       reads: {
         async view(_, { direct }) {
@@ -150,6 +151,21 @@ test('a refund that was mined unseen is done, and is never sent again', async ()
   await subject.refunds.resume([await subject.state()], T + 61_000)
   expect(subject.sent).toHaveLength(1)
   expect((await subject.state()).refund).toMatchObject({ status: 'done' })
+})
+
+test('a refund leaves what open calls may cost, and a call that is charged meanwhile is claimed later', async () => {
+  const subject = await channel(30n)
+  subject.mined(async () => {
+    await subject.states.change(channelId, T, (state) => ({ ...state, charged: 50n }))
+    const mined = subject.land(30n)
+    // A node that is behind does not show it yet.
+    Object.assign(subject.chain, { balance: 100n, claimed: 0n, refundNonce: 0n })
+    return mined
+  })
+  expect(await subject.ask()).toMatchObject({ kind: 'refunded', receipt: { amount: '30' } })
+  const state = await subject.state()
+  expect(state).toMatchObject({ balance: 70n, claimed: 40n, charged: 50n })
+  expect(isDue(state)).toBe(true)
 })
 
 test('while a refund is under way nothing is charged, and it waits in the list of what is due', async () => {

@@ -100,7 +100,7 @@ export function voucherChain(
   const times = { network: NETWORK, withdrawDelay: 900, lagSeconds: 10 }
   const calls = keyCalls({ storage, states, digests, reads: reads as Pick<Reads, 'view'> }, times)
   const refunds = channelRefunds(
-    { ...context, rpc, authorizer: AUTHORIZER, digests, hasReserved: calls.hasReserved },
+    { ...context, rpc, authorizer: AUTHORIZER, digests, reserved: calls.reserved },
     { network: NETWORK, lagSeconds: 10 },
   )
   const channels = evmChannels(

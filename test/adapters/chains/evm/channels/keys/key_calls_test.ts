@@ -87,7 +87,7 @@ for (const [name, storagesOf] of Object.entries(setups))
     const voucher = digests.voucher(channelId, 14_000n)
     expect(await recoverSigner(voucher, state?.signature ?? '0x')).toBe(address)
     expect(state && first.calls.available(state, NOW)).toBe(6_500n)
-    expect(state && first.calls.hasReserved(state, NOW)).toBe(false)
+    expect(state && first.calls.reserved(state, NOW)).toBe(0n)
   })
 
 type Step = { readonly at: number; readonly does: 'open' | 'charge' | 'again' | 'release'; readonly part: number }
