@@ -22,6 +22,7 @@ import { characterEnrollments } from './video/character_enrollment.ts'
 import { childKeys } from './keys/children.ts'
 import { keyBalances } from './keys/balances.ts'
 import { keyDeposits } from './keys/deposits.ts'
+import { keyStatements } from './keys/statement.ts'
 import { livenessCheck } from './video/liveness_check.ts'
 import { walletCharacters } from './video/wallet_characters.ts'
 import { prediction } from './prediction/prediction.ts'
@@ -76,6 +77,7 @@ export const endpoints: readonly Endpoint[] = [
   ...models,
   ...keyDeposits,
   ...keyBalances,
+  ...keyStatements,
   ...childKeys,
   ...wallet,
   ...walletCalls,

@@ -1,20 +1,23 @@
-/** `farebox verify`: checks signed offers and receipts without a network. */
+/** `farebox verify`: checks signed offers and receipts without a network, and the money of an API key on chain. */
 import { readFileSync } from 'node:fs'
 import type { Jwk, SignedContent } from '../../core/mod.ts'
 import { readPublicKey } from '../config/keys/signing_key.ts'
 import { openSigned } from '../wiring/signatures.ts'
-import { type Command, CommandError, readOptions, UsageError } from './command.ts'
+import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
+import { isLocal } from './lib/buyer_options.ts'
 
-const options = { key: { type: 'string' }, json: { type: 'boolean' } } as const
+const text = { type: 'string' } as const
+const options = { key: text, json: { type: 'boolean' }, url: text, rpc: text, 'from-block': text } as const
 
 export const command: Command = {
   name: 'verify',
-  summary: 'check a signed offer or receipt against the key of its gateway',
+  summary: 'check a signed offer or receipt, or what an API key was charged',
   help: `Checks signed offers and receipts (the extension offer-receipt) without a network. The key is the gateway's
 /.well-known/did.json, saved while you trusted it, or its public key as PEM or JWK. A document also shows which host
 the key speaks for; a bare key shows only who signed.
 
 Usage: farebox verify FILE|- --key FILE [--json]
+       farebox verify --url URL [--rpc URL] [--from-block NUMBER]
 
 FILE is the body of a 402, a PAYMENT-RESPONSE or PAYMENT-REQUIRED header, an offer or a receipt, or its signature alone;
 - reads standard input.
@@ -22,15 +25,24 @@ FILE is the body of a 402, a PAYMENT-RESPONSE or PAYMENT-REQUIRED header, an off
 Options:
   --key FILE  the did.json of the gateway, or its public key
   --json      print one JSON array: kind, valid, problem, key, fields
+  --url URL   compare deposits, charges, claims and refunds of the API key in FAREBOX_KEY, as the chain has them and as
+              the gateway at URL says
+  --rpc URL   with --url: a node of the chain (devnet: its own)
+  --from-block NUMBER
+              with --url: a block before the first deposit (default: 0)
 
-Exit codes: 0 every signature is valid, 1 one is not or there is none, 2 wrong usage.
+Exit codes: 0 every signature is valid and every sum is equal, 1 one is not or there is none, 2 wrong usage.
 
 Examples:
   farebox verify receipt.json --key did.json
+  FAREBOX_KEY=sk-fbx-... farebox verify --url https://ai.example --rpc https://node.example
   curl -s https://ai.example/.well-known/did.json > did.json`,
   async run(args, io) {
     const { values, positionals } = readOptions(args, options, 1)
     const [file] = positionals
+    if (values.url !== undefined) return await verifyKeyAt(io, { ...values, url: values.url, file })
+    for (const name of ['rpc', 'from-block'] as const)
+      if (values[name] !== undefined) throw new UsageError(`--${name} goes with --url`)
     if (file === undefined) throw new UsageError('name the FILE to check, or - for standard input')
     if (values.key === undefined) throw new UsageError('--key FILE is missing: the did.json of the gateway, or its key')
     if (file === '-' && values.key === '-') throw new UsageError('only one of FILE and --key can be standard input')
@@ -43,6 +55,30 @@ Examples:
     else for (const verdict of verdicts) io.out(lineOf(verdict))
     return verdicts.every(({ valid }) => valid) ? 0 : 1
   },
+}
+
+type KeyValues = {
+  readonly url: string
+  readonly file: string | undefined
+  readonly key?: string | undefined
+  readonly json?: boolean | undefined
+  readonly rpc?: string | undefined
+  readonly 'from-block'?: string | undefined
+}
+
+async function verifyKeyAt(io: Io, { url, file, key, json, rpc, ...values }: KeyValues): Promise<number> {
+  if (file !== undefined || key !== undefined || json) throw new UsageError('--url takes no FILE, --key or --json')
+  const from = values['from-block'] ?? '0'
+  if (!/^\d{1,15}$/.test(from)) throw new UsageError(`--from-block must be a number, got ${JSON.stringify(from)}`)
+  const origin = url.replace(/\/+$/, '')
+  if (!URL.canParse(origin) || !(origin.startsWith('https://') || isLocal(origin)))
+    throw new UsageError('--url must be an https URL: over plain HTTP others could read the key')
+  const { findWallet } = await import('./buy/gateway.ts')
+  const devnet = async () => (await findWallet({ origin, rpc, key: undefined }).catch(() => undefined))?.rpcUrl
+  const rpcUrl = rpc ?? (isLocal(origin) ? await devnet() : undefined)
+  if (rpcUrl === undefined) throw new UsageError('--rpc is missing: the URL of a node of the chain')
+  const { verifyKey } = await import('./key/verify.ts')
+  return (await verifyKey({ io, origin, rpcUrl, fromBlock: BigInt(from) })) ? 0 : 1
 }
 
 /** The keys to check against, by name; a key without a document has none. */

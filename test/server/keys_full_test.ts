@@ -23,6 +23,9 @@ let key = ''
 const command = (...args: readonly string[]) =>
   runCommand(['key', ...args], { env: { HOME: scratch, FAREBOX_URL: running.url, ...(key && { FAREBOX_KEY: key }) } })
 
+const verify = (url = running.url, ...args: readonly string[]) =>
+  runCommand(['verify', '--url', url, ...args], { env: { HOME: scratch, FAREBOX_KEY: key } })
+
 beforeAll(async () => {
   const env = {
     PORT: '0',
@@ -158,12 +161,37 @@ describe('one key on a devnet', () => {
     expect([query.status, (await query.text()).includes(key)]).toEqual([400, false])
   })
 
+  test('is verified: deposits, charges, claims and refunds are equal on chain and at the gateway (contract 23.18)', async () => {
+    const verified = await verify()
+    expect([verified.out, verified.code]).toEqual([expect.stringContaining('equal     to the unit'), 0])
+    expect(verified.out).toContain('deposits  50 USDC')
+    for (const name of ['charged', 'claimed', 'balance', 'calls_charged']) {
+      const forger = Bun.serve({
+        port: 0,
+        hostname: '127.0.0.1',
+        async fetch({ url, headers }) {
+          const answer = (await (
+            await fetch(new URL(new URL(url).pathname, running.url), { headers })
+          ).json()) as Fields
+          return Response.json({ ...answer, [name]: `1${answer[name]}` })
+        },
+      })
+      const differs = await verify(`http://127.0.0.1:${forger.port}`, '--rpc', payer.devnet.rpc_url)
+      await forger.stop(true)
+      expect([name, differs.code, /^DIFFERS/m.test(differs.out)]).toEqual([name, 1, true])
+    }
+  })
+
   test('sends the rest back: deposits are charges and refund, to the unit; and the key is nowhere (contract 23.8)', async () => {
     const { data } = (await (await request('/v1/credits')).json()) as Fields
     const closed = await command('close')
     const refund = /^refunded {2}(\S+) USDC/.exec(closed.out)?.[1]
     expect(Math.round((data.total_credits - data.total_usage) * 1e6)).toBe(Math.round(Number(refund) * 1e6))
     expect(Math.round(data.total_credits * 1e6)).toBe(50_000_000)
+    const verified = await verify()
+    expect([verified.out, verified.code]).toEqual([expect.stringContaining('equal     to the unit'), 0])
+    expect(verified.out).toContain(`refunds   ${Number(refund)} USDC`)
+    expect(verified.out).toContain('so 0 are charged and not claimed')
     await running.stop()
     const read = readKey(key)
     if (read.kind !== 'key') throw new Error('the key is mistyped')

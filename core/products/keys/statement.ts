@@ -1,0 +1,85 @@
+/** The calls that a key has paid for, summed from the ledger, and the state of its channel (contract 23.18). */
+import { Type } from '@sinclair/typebox'
+import { free, type FreeContext } from '../../endpoint/mod.ts'
+import { json } from '../../http/reply.ts'
+import { checksummed } from '../../lib/checksum.ts'
+import type { LedgerCursor, LedgerEntry } from '../../ports/mod.ts'
+import { print, usdc } from '../../x402/money.ts'
+import { channelOf, PRIVATE } from './presented.ts'
+
+const Amount = Type.String({ description: 'In USDC, six decimals.' })
+const PAGE = 500
+const MAX_PAGES = 20
+
+const statement = free({
+  name: 'keys.statement',
+  path: '/api/v1/keys/statement',
+  summary: 'What an API key was charged, call by call summed, beside the state of its channel',
+  description:
+    'For farebox verify, which compares it with the chain. Calls are those in the ledger, at most ten thousand; is_complete is false where there are more.',
+  tag: 'keys',
+  limit: { requests: 10, windowMs: 60_000, bucket: 'keys.statement' },
+  errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'],
+  hidden: true,
+  output: Type.Object({
+    object: Type.Literal('key.statement'),
+    key: Type.String({ description: 'The address of the key.' }),
+    network: Type.String(),
+    channel_id: Type.String(),
+    payer: Type.String(),
+    balance: Type.String({ description: 'Deposits without what was paid back, in USDC.' }),
+    charged: Amount,
+    claimed: Amount,
+    reserved: Amount,
+    calls: Type.Integer(),
+    calls_charged: Type.String({ description: 'The sum of the charges of these calls, in USDC.' }),
+    is_complete: Type.Boolean(),
+  }),
+  async answer(request, context) {
+    const { address, network, channelId, payer, deposited, charged, claimed, reserved } = await channelOf(
+      request,
+      context,
+    )
+    const key = checksummed(address)
+    // Before its payer was proven, the key itself was the wallet of its calls.
+    const sums = [await sumOf(context, { payer, channelId }), await sumOf(context, { payer: key, channelId })]
+    const channel = { network, channel_id: channelId, payer, balance: print(deposited), charged: print(charged) }
+    const body = {
+      object: 'key.statement',
+      key,
+      ...channel,
+      claimed: print(claimed),
+      reserved: print(reserved),
+      calls: sums.reduce((all, { calls }) => all + calls, 0),
+      calls_charged: print(usdc(sums.reduce((all, { spent }) => all + spent, 0n))),
+      is_complete: sums.every(({ isComplete }) => isComplete),
+    }
+    return json(200, body, PRIVATE)
+  },
+})
+
+/** The settled calls of a wallet that this channel has paid for. */
+async function sumOf(
+  { ledger, clock }: Pick<FreeContext, 'ledger' | 'clock'>,
+  { payer, channelId }: { readonly payer: string; readonly channelId: string },
+) {
+  const sum = { calls: 0, spent: 0n, isComplete: true }
+  let after: LedgerCursor | undefined
+  for (let pages = 0; ; pages++) {
+    if (pages === MAX_PAGES) return { ...sum, isComplete: false }
+    const at = { payer, since: 0, until: clock.now() + 1, limit: PAGE, ...(after && { after }) }
+    const page = await ledger.listCalls(at)
+    for (const { charge, quote } of page.filter((entry) => isPaidBy(entry, channelId))) {
+      sum.calls++
+      sum.spent += charge ?? quote
+    }
+    const last = page.at(-1)
+    if (!last || page.length < PAGE) return sum
+    after = { at: last.createdAt, id: last.id }
+  }
+}
+
+const isPaidBy = ({ authorization, paymentStatus }: LedgerEntry, channelId: string): boolean =>
+  paymentStatus === 'settled' && authorization.includes(`/${channelId}/`)
+
+export const keyStatements = [statement]
