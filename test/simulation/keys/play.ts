@@ -113,8 +113,7 @@ function processOn(memory: Storage, world: World) {
   const calls = keyCalls({ storage, states, digests, reads }, times)
   const reserved: typeof calls.reserved = (state, now) => (rule.ignoresReserved ? 0n : calls.reserved(state, now))
   const shared = { rpc, reads, relayer, states, digests, authorizer, costs }
-  const hasReserved: typeof calls.hasReserved = (state, now) => reserved(state, now) > 0n
-  const refunds = channelRefunds({ ...shared, hasReserved } as never, times)
+  const refunds = channelRefunds({ ...shared, reserved } as never, times)
   const claims = channelClaims(
     { ...shared, refunds } as never,
     {
