@@ -209,7 +209,8 @@ function operatorOf(
     config,
     gateways.map((row) => row.config),
   )
-  const api = operatorApi({ ledger: storage, clock, version: VERSION, control, status, configuration })
+  const keys = { keys: wired.apiKeys, rules: controls.rules }
+  const api = operatorApi({ ledger: storage, clock, version: VERSION, control, status, configuration, keys })
   return { token, api, console: consoleApi({ token, api, clock, records: storage, attempts }) }
 }
 

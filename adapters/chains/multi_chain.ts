@@ -169,6 +169,7 @@ function keysOf(all: readonly ChainKeys[]): ChainKeys | undefined {
   return {
     modes: [...new Set(all.flatMap(({ modes }) => modes))],
     open: first.open,
+    list: async (at) => (await Promise.all(all.map((keys) => keys.list(at)))).flat(),
     pay: (key, order, at) => firstOf((keys) => keys.pay(key, order, at)),
     payAgain: (key, authorization, at) => firstOf((keys) => keys.payAgain(key, authorization, at)),
     channels: async (address, at) => (await Promise.all(all.map((keys) => keys.channels(address, at)))).flat(),

@@ -30,6 +30,18 @@ export type KeyChannel = {
   readonly available: Usdc
 }
 
+/** A channel of a key, for the operator. */
+export type ListedKey = KeyChannel & {
+  /** Of the key, in lower case. */
+  readonly address: string
+  /** Charged, and not claimed yet. */
+  readonly unclaimed: Usdc
+  /** Gas that the gateway has paid since the last refund, in base units. */
+  readonly gasSpent: Usdc
+  /** When it was charged last, in milliseconds. */
+  readonly usedAt?: number | undefined
+}
+
 /**
  * A call that a key orders. `name` is unique. `isLate`: the voucher is signed when the call is charged, by this
  * process; otherwise now, for a ceiling. `until`: when the reservation ends if nobody ends it, in milliseconds.
@@ -103,6 +115,8 @@ export interface ChainKeys {
   ): Promise<KeyPayment | undefined>
   /** The channels of an address, at most four. */
   channels(address: string, at: At): Promise<readonly KeyChannel[]>
+  /** A page of the channels of all keys, by address: those after `after`, of at most `limit` addresses. */
+  list(at: { readonly now: number; readonly after: string; readonly limit: number }): Promise<readonly ListedKey[]>
   /** Brings a deposit on chain that names a key, and makes the key known. */
   deposit(payment: Payment, at: At): Promise<KeyDeposit>
   /**

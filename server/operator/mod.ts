@@ -6,6 +6,7 @@ import { json, type Reply } from '../../core/mod.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
 import { controlApi, type ControlApiOptions } from './control_api.ts'
 import type { Section } from './configuration.ts'
+import { type KeySources, listKeys } from './keys.ts'
 import { listOpenCalls } from './open.ts'
 import { operatorDocument } from './openapi.ts'
 import { csvOf, findPayments, isWallet, listPayments, readFilter, walletReport } from './payments.ts'
@@ -24,11 +25,14 @@ export type OperatorOptions = {
   readonly status?: () => Promise<object>
   /** Serves /operator/configuration. */
   readonly configuration?: readonly Section[]
+  /** Serves /operator/keys. */
+  readonly keys?: KeySources
 }
 
 export const OPERATOR = '/operator/'
 
-export function operatorApi({ ledger, clock, version, control, status, configuration }: OperatorOptions): OperatorApi {
+export function operatorApi(options: OperatorOptions): OperatorApi {
+  const { ledger, clock, version, control, status, configuration, keys } = options
   const change = control && controlApi(control)
 
   return async function answer(request, url) {
@@ -48,7 +52,11 @@ export function operatorApi({ ledger, clock, version, control, status, configura
     if (area === 'openapi.json' && name === '')
       return json(
         200,
-        operatorDocument(version, { hasControls: change !== undefined, hasProcess: status !== undefined }),
+        operatorDocument(version, {
+          hasControls: change !== undefined,
+          hasProcess: status !== undefined,
+          hasKeys: keys !== undefined,
+        }),
         NO_STORE,
       )
     if (area === 'series' && name === '') return await series(new URLSearchParams(search))
@@ -56,6 +64,7 @@ export function operatorApi({ ledger, clock, version, control, status, configura
     if (area === 'status' && name === '' && status) return json(200, await status(), NO_STORE)
     if (area === 'configuration' && name === '' && configuration)
       return json(200, { sections: configuration }, NO_STORE)
+    if (area === 'keys' && name === '' && keys) return await listed(keys, new URLSearchParams(search))
     if (area === 'payments' && name === '') return await list(request, new URLSearchParams(search))
     if (area === 'payments') return await find(name)
     if (area === 'wallets' && name !== '') return await wallet(name)
@@ -71,6 +80,14 @@ export function operatorApi({ ledger, clock, version, control, status, configura
     const next = page.next === null ? {} : { 'x-next': page.next }
     const headers = { 'content-type': 'text/csv; charset=utf-8; header=present', ...NO_STORE, ...next }
     return { status: 200, headers, body: csvOf(page.payments) }
+  }
+
+  async function listed(sources: KeySources, query: URLSearchParams): Promise<Reply> {
+    const after = query.get('after') ?? ''
+    if (after === '' || /^0x[0-9a-fA-F]{40}$/.test(after))
+      return json(200, await listKeys(sources, { now: clock.now(), after }), NO_STORE)
+    const message = `${JSON.stringify(after.slice(0, 100))} is no address of a key; write the next of the page before`
+    return invalid('Invalid query', [{ path: 'after', message }])
   }
 
   async function series(query: URLSearchParams): Promise<Reply> {

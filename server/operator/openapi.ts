@@ -220,7 +220,28 @@ const PROCESS_PATHS = {
   },
 }
 
-export function operatorDocument(version: string, { hasControls = false, hasProcess = false } = {}) {
+const KEY_PATHS = {
+  '/operator/keys': {
+    get: {
+      operationId: 'listKeys',
+      summary:
+        'API keys: balance, charges, what is not claimed yet, gas and last use. Block one by PUT /operator/controls/blocked/ and its address.',
+      parameters: [
+        { name: 'after', in: 'query', description: 'The `next` of the page before; null on the last.', schema: text },
+      ],
+      responses: {
+        200: answers('A hundred keys at most, by address. Amounts are in USDC.', {
+          type: 'object',
+          required: ['keys', 'next'],
+          properties: { keys: { type: 'array', items: { type: 'object' } }, next: textOrNull },
+        }),
+        400: WRONG,
+      },
+    },
+  },
+}
+
+export function operatorDocument(version: string, { hasControls = false, hasProcess = false, hasKeys = false } = {}) {
   const listed = {
     type: 'object',
     required: ['payments', 'next'],
@@ -292,6 +313,7 @@ export function operatorDocument(version: string, { hasControls = false, hasProc
         },
       },
       ...(hasProcess && PROCESS_PATHS),
+      ...(hasKeys && KEY_PATHS),
       ...(hasControls && controlPaths()),
     },
     components: {

@@ -10,6 +10,7 @@ import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
 import type { CheckResult } from '../../adapters/chains/lib/results.ts'
 import type { Balance, Metrics } from '../metrics.ts'
+import type { ChainKeys } from '../../core/ports/mod.ts'
 import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
@@ -37,6 +38,8 @@ export type WatchedAccounts = {
   /** With what they have and why they run low, if they do. */
   all(): readonly Account[]
   leases(): readonly { readonly gateway: string; readonly address: string; readonly isLeased: boolean }[]
+  /** Where the chain takes API keys. */
+  readonly apiKeys?: ChainKeys | undefined
 }
 
 export type Chaining = Opening & {
@@ -78,6 +81,7 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
     const chain = await chainOf(name, paymentMethod, chaining)
     chaining.undo.push(() => chain.close())
     chaining.watchAccounts?.({
+      apiKeys: chain.apiKeys,
       low: () => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })),
       all: () => accountsOf(chain).map((account) => ({ gateway: name, ...account })),
       leases: () =>

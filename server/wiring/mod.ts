@@ -15,7 +15,7 @@ import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
 import type { TelemetryConfig } from '../signals/otel_config.ts'
 import type { Tracing } from '../signals/tracing.ts'
-import { storageProbe } from '../../core/ports/mod.ts'
+import { type ChainKeys, storageProbe } from '../../core/ports/mod.ts'
 import { type WatchedAccounts } from './chains.ts'
 import type { LocalSystem } from './devnet.ts'
 import { orRefuse, StartError } from '../start_error.ts'
@@ -35,6 +35,8 @@ export type Wired = {
   lowAccounts(): readonly LowAccount[]
   /** All accounts that pay for settlements. */
   accounts(): readonly Account[]
+  /** API keys on each network that takes them. */
+  apiKeys(): readonly ChainKeys[]
   /** Why the clock of this machine cannot be trusted. */
   clockTrouble(): string | undefined
   readonly devnet: LocalSystem | undefined
@@ -111,6 +113,7 @@ async function build(config: Config, log: ServerLog, undo: (() => unknown)[]): P
     controls: control,
     workerId,
     accounts: () => accounts.flatMap(({ all }) => all()),
+    apiKeys: () => accounts.flatMap(({ apiKeys }) => apiKeys ?? []),
     lowAccounts: () => accounts.flatMap(({ low }) => low()),
     clockTrouble: () => shared?.trouble(),
     devnet,

@@ -12,6 +12,7 @@ import { type Payer, payerAt } from './clients/payer.ts'
 type Fields = Readonly<Record<string, any>>
 
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-keys-'))
+const TOKEN = 'operator-token-of-this-test'
 const lines: string[] = []
 const write = (...parts: readonly unknown[]) =>
   void lines.push(JSON.stringify(parts, (_, each) => (typeof each === 'bigint' ? String(each) : each)))
@@ -30,6 +31,7 @@ beforeAll(async () => {
   const env = {
     PORT: '0',
     DATABASE_URL: `sqlite:${join(scratch, 'farebox.db')}`,
+    OPERATOR_TOKEN: TOKEN,
     OBJECT_STORE: `file:${join(scratch, 'media')}`,
   }
   const read = parseConfig('', env)
@@ -180,6 +182,40 @@ describe('one key on a devnet', () => {
       await forger.stop(true)
       expect([name, differs.code, /^DIFFERS/m.test(differs.out)]).toEqual([name, 1, true])
     }
+  })
+
+  test('is listed for the operator with balance, charges and last use, and can be blocked', async () => {
+    const operator = async (path: string, method = 'GET') => {
+      const init = { method, headers: { authorization: `Bearer ${TOKEN}` }, ...(method === 'PUT' && { body: '{}' }) }
+      return await fetch(new URL(path, running.url), init)
+    }
+    const listed = async () => (await (await operator('/operator/keys')).json()) as Fields
+    const { key: address, info } = (await (await request('/key/info')).json()) as Fields
+    const { keys, next } = await listed()
+    expect([keys.length, next]).toEqual([1, null])
+    expect(keys[0]).toMatchObject({
+      address: address.toLowerCase(),
+      payer: info.user_id,
+      balance: '50.000000',
+      charged: info.spend.toFixed(6),
+      unclaimed: expect.stringMatching(/^\d+\.\d{6}$/),
+      available: (50 - info.spend).toFixed(6),
+      is_blocked: false,
+    })
+    expect(Date.now() - Date.parse(keys[0].last_used_at)).toBeLessThan(600_000)
+    expect((await (await operator(`/operator/keys?after=${address}`)).json()) as Fields).toEqual({
+      keys: [],
+      next: null,
+    })
+    expect((await operator('/operator/keys?after=1')).status).toBe(400)
+    const blocking = `/operator/controls/blocked/${address}`
+    expect((await operator(blocking, 'PUT')).status).toBe(200)
+    const messages = [{ role: 'user', content: 'Hello' }]
+    const body = JSON.stringify({ model: 'farebox/echo', messages, max_tokens: 50 })
+    const buy = async () => (await request('/api/v1/chat/completions', { method: 'POST', body })).status
+    expect([await buy(), (await listed()).keys[0].is_blocked]).toEqual([403, true])
+    expect((await operator(blocking, 'DELETE')).status).toBe(204)
+    expect(await buy()).toBe(200)
   })
 
   test('sends the rest back: deposits are charges and refund, to the unit; and the key is nowhere (contract 23.8)', async () => {

@@ -67,6 +67,8 @@ export type ChannelState = Mirror & {
   readonly reserved?: Readonly<Record<string, CallReservation>>
   /** The last calls that were charged out of a reservation, by name, and what each was charged. */
   readonly charges?: Readonly<Record<string, string>>
+  /** When a call was charged last out of a reservation, in milliseconds. */
+  readonly usedAt?: number
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
@@ -399,6 +401,7 @@ function decoded(stored: Json): ChannelState {
       | 'publishedTo'
       | 'reserved'
       | 'charges'
+      | 'usedAt'
       | 'syncedAt'
       | 'withdrawRequestedAt'
     >),

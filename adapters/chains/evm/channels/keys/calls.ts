@@ -296,7 +296,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     const { channelId, name, voucher } = call
     if (!isReserved(before, name, now)) return 'the reservation of the call has ended'
     if (before.charged + due > claimable(before, now)) return `insufficient_balance: the channel has ${before.balance}`
-    const rest = withoutCall(before, name, due)
+    const rest = { ...withoutCall(before, name, due), usedAt: now }
     const { ceiling, signature } = rest
     const moved = chargedState(rest, { due, ceiling, signature })
     const signer = openOf(channelId, name)?.signer ?? call.signer

@@ -87,7 +87,14 @@ export function keyIndex(
     throw new Error('the list of the channels of a key is changed by others')
   }
 
-  return { find, add }
+  /** The addresses with a channel, in order, after one of them or from the first on. */
+  async function list({ now, after, limit }: { readonly now: number; readonly after: string; readonly limit: number }) {
+    const from = after === '' ? '' : nameOf(after as Hex)
+    const records = await storage.listRecords(KIND, `${network}/${seller}`, { now, after: from, limit })
+    return records.map(({ id, data }) => ({ address: id.slice(nameOf('' as Hex).length) as Hex, ids: idsIn(data) }))
+  }
+
+  return { find, add, list }
 }
 
 export type KeyIndex = ReturnType<typeof keyIndex>

@@ -278,6 +278,16 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     payAgain,
     deposit,
     close,
+    async list(at) {
+      const pages = await index.list(at)
+      const found = await Promise.all(
+        pages.map(async ({ address, ids }) => {
+          const known = await Promise.all(ids.map((id) => states.get(id, at.now)))
+          return known.flatMap((state) => (state ? [{ ...channelOf(state, at.now), ...usageOf(state), address }] : []))
+        }),
+      )
+      return found.flat()
+    },
     channels: async (address, { now }) => await channelsOf(address, now),
     async release(authorization, now) {
       const call = channels.callOf(network, authorization)
@@ -285,6 +295,12 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     },
   }
 }
+
+const usageOf = ({ charged, claimed, gasSpent = '0', usedAt }: ChannelState) => ({
+  unclaimed: usdc(charged > claimed ? charged - claimed : 0n),
+  gasSpent: usdc(BigInt(gasSpent)),
+  usedAt,
+})
 
 /** The terms as an offer that nothing is bought with. */
 const offerOf = (terms: Terms): Offer => ({ ...terms, amount: '0', maxTimeoutSeconds: 300, extra: terms.extra })
