@@ -391,9 +391,15 @@ function without(
   }
 }
 
-/** The most that a refund sends back: neither charged, nor reserved by calls that are open. */
-const leftOf = ({ reserved }: Pick<RefundsContext, 'reserved'>, state: ChannelState, now: number): bigint =>
-  state.balance - state.charged - reserved(state, now)
+/**
+ * The most that a refund sends back: neither charged, nor reserved by calls that are open. A withdrawal under way would
+ * take the rest of these calls, so what it takes stays beside them.
+ */
+function leftOf({ reserved }: Pick<RefundsContext, 'reserved'>, state: ChannelState, now: number): bigint {
+  const sum = reserved(state, now)
+  const left = state.balance - state.charged - sum
+  return sum > 0n ? left - state.withdrawing : left
+}
 
 function refusal({ ceiling, amount }: RefundRequest, state: ChannelState, left: bigint): Refused | undefined {
   const { balance, claimed, charged, refund: last } = state

@@ -131,15 +131,18 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
   const nameOf = (channelId: Hex) => `${network}/${channelId}`
 
   async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
-    const before = known?.states.get(nameOf(channelId))
-    if (before) return before
-    const dropped = known?.dropped
-    const record = await storage.getRecord(CHANNEL_KIND, nameOf(channelId), now)
-    if (!record) return undefined
-    const state = decoded(record.data)
-    // It may have changed while it was read.
-    if (known?.dropped === dropped && !known?.states.get(nameOf(channelId))) known?.states.set(nameOf(channelId), state)
-    return state
+    for (;;) {
+      const before = known?.states.get(nameOf(channelId))
+      if (before) return before
+      const dropped = known?.dropped
+      const record = await storage.getRecord(CHANNEL_KIND, nameOf(channelId), now)
+      if (!record) return undefined
+      // It may have changed while it was read.
+      if (known?.dropped !== dropped || known?.states.get(nameOf(channelId))) continue
+      const state = decoded(record.data)
+      known?.states.set(nameOf(channelId), state)
+      return state
+    }
   }
 
   /** Answers of storage may come in another order than its changes: what is not known to be the last is read again. */

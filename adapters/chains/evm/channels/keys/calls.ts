@@ -155,12 +155,14 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return left > 0n ? left : 0n
   }
 
+  const coversAll = (state: ChannelState, now: number): boolean =>
+    state.balance - state.withdrawing - state.charged >= reserved(state, now)
+
   /** Largest charge of this call. A child has its cap, unless what is being withdrawn leaves less than all caps. */
   function room(state: ChannelState, name: string, now: number): bigint {
     const child = childOf(name)
     if (child === undefined) return available(state, now)
-    const covered = state.balance - state.withdrawing - state.charged >= reserved(state, now)
-    return covered ? (childLeft(state, child, now) ?? 0n) : 0n
+    return coversAll(state, now) ? (childLeft(state, child, now) ?? 0n) : 0n
   }
 
   const isReserved = (state: ChannelState, name: string, now: number): boolean =>
@@ -246,7 +248,11 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
         if (refused) return refused
         if (isLate && !storage.isShared && childOf(name) === undefined) {
           note(channelId, name, { amount: price, ...(signer && { signer }) })
-          return { kind: 'secured' }
+          // A refund may have begun since the channel was read; from now on it leaves this call its price.
+          const after = await states.get(channelId, at.now)
+          if (after && !isRefunding(after) && coversAll(after, at.now)) return { kind: 'secured' }
+          open.get(channelId)?.delete(name)
+          return unfunded(`${BUSY}; ask again when it is done`)
         }
         const next = await withCall(before, call, at.now)
         if (!(await states.replace(before, next, at.now))) continue
