@@ -184,6 +184,7 @@ function leasedKeys(lease: RelayerLease, keys: ChainKeys): ChainKeys {
     child: keys.child,
     children: keys.children,
     revoke: keys.revoke,
+    list: keys.list,
     release: keys.release,
     deposit: async (payment, at) =>
       (await serving(lease, at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
