@@ -169,6 +169,47 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `if (false) return { kind: 'settled'`,
       ],
       ['a voucher of a key covers less than its charge', `if (needed <= state.ceiling) return state`, `return state`],
+      [
+        'money that is being withdrawn pays for calls of a key',
+        `const left = state.balance - state.withdrawing - state.charged - reserved(state, now)`,
+        `const left = state.balance - state.charged - reserved(state, now)`,
+      ],
+      [
+        'the reservation of a process that is gone never ends',
+        `(state.reserved?.[name]?.until ?? 0) > now ||`,
+        `state.reserved?.[name] !== undefined ||`,
+      ],
+    ],
+  ],
+  [
+    of(`${CHANNELS}/keys/child_calls.ts`, 'test/core/call/child_keys_test.ts'),
+    [
+      ['a child spends more than its cap', `childOf(name) ?? '', -price)`, `childOf(name) ?? '', 0n)`],
+      [
+        'what a call of a child is not charged is lost to it',
+        `BigInt(state.reserved?.[name]?.amount ?? 0) - due)`,
+        `0n)`,
+      ],
+    ],
+  ],
+  [
+    of(`${CHANNELS}/state.ts`, `${TESTS}/known_states_test.ts`),
+    [
+      [
+        'a late answer of the storage puts an older state in the place of a newer one',
+        `if (isStored && known.states.get(name) === before) return known.states.set(name, next)`,
+        `if (isStored) return known.states.set(name, next)`,
+      ],
+    ],
+  ],
+  [
+    of('core/identity/presented_key.ts', 'test/core/call/api_keys_test.ts'),
+    [
+      [
+        'a key in a prompt goes to the vendor',
+        `if (!containsKey(text) && !(text.includes(ESCAPED) && containsKey(unescaped(text)))) return`,
+        `return`,
+      ],
     ],
   ],
   [

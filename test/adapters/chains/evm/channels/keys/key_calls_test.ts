@@ -171,11 +171,11 @@ test('the reservation of a process that was killed ends by itself, and its call 
   await killed.calls.secure(await call('lost', 900n), at())
   expect((await other.calls.secure(await call('next', 900n), at())).kind).toBe('refused')
   const later = { now: UNTIL, signal: at().signal }
+  expect(await other.calls.fate(await call('lost', 900n), UNTIL)).toEqual({ kind: 'dead' })
   expect(await other.calls.secure({ ...(await call('next', 900n)), until: UNTIL + 1 }, later)).toEqual({
     kind: 'secured',
   })
   expect(await other.calls.settle(await call('lost', 900n), { ...later, due: 1n })).toMatchObject({ kind: 'refused' })
-  expect(await other.calls.fate(await call('lost', 900n), UNTIL)).toEqual({ kind: 'dead' })
 })
 
 test('a voucher is not reserved beside a call that vouchers must cover, and one that was reserved before is charged', async () => {
