@@ -9,6 +9,7 @@ import { attacks as deleting } from './deletion.ts'
 import { attacks as draining } from './drain.ts'
 import { attacks as hanging } from './hang.ts'
 import { attacks as impersonating } from './impersonate.ts'
+import { attacks as takingByKey } from './keys.ts'
 import { attacks as reading } from './read.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
@@ -23,6 +24,7 @@ export const ATTACKS: readonly Attack[] = [
   ...impersonating,
   ...flooding,
   ...deleting,
+  ...takingByKey,
 ]
 /** An attack that takes longer was not refused, and is lost. */
 const LIMIT_MS = 90_000

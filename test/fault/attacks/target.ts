@@ -110,7 +110,7 @@ context_window = 131072
 max_output = 16384
 flat = "0.02"
 
-${rowOf('one', payTo)}
+${rowOf('one', payTo, 'keys = true')}
 ${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}
 ${more}`
 

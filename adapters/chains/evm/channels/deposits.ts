@@ -192,7 +192,8 @@ export async function bring(deposits: DepositParts, depositing: Depositing, now:
 
 /**
  * Stores the channel with a deposit that is mined. A node that does not show the deposit yet shows the rest.
- * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too.
+ * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too. Its signer
+ * may also have used up its nonce: a channel that nothing is in gets no record.
  */
 export async function note(
   deposits: DepositParts,
@@ -202,6 +203,11 @@ export async function note(
   const { channelId, deposit } = depositing
   const after = await seen(deposits, depositing, { lagSeconds: deposits.lagSeconds })
   if ('kind' in after) return { kind: 'unknown', reason: after.reason }
+  const isEmpty = after.used && after.mirror.balance === 0n
+  if (isEmpty && !transaction && !(await deposits.states.get(channelId, now))) {
+    const text = 'the authorization of the deposit is used, and the channel is empty: nothing was deposited'
+    return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+  }
   const added = after.used ? 0n : deposit.amount
   const mirror = { ...after.mirror, balance: after.mirror.balance + added }
   for (let race = 0; race < MAX_RACES; race++) {

@@ -1,0 +1,186 @@
+/** API keys: work that is never charged, records for those who pay nothing, and keys that are repeated. */
+import { Database } from 'bun:sqlite'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { encodeFunctionData, type Hex, parseAbi, parseSignature, toHex } from 'viem'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
+import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
+import { lower } from '../../../adapters/chains/lib/hex.ts'
+import { keySalt, keyText, privateKeyOf } from '../../../core/x402/api_key.ts'
+import type { Offer, Payment } from '../../../core/x402/protocol.ts'
+import { channelOf, signDeposit } from '../../conformance/schemes/signers.ts'
+import type { Attack, Outcome } from './attack.ts'
+import { type Answer, isWhole, offerFor, ORDERS, post, send, variant, walletWith } from './caller.ts'
+import type { Target } from './target.ts'
+
+const DEPOSIT = 2_000_000n
+const KEYS = '/api/v1/keys'
+
+type Key = { readonly text: string; readonly account: PrivateKeyAccount }
+
+function newKey(): Key {
+  const seed = crypto.getRandomValues(new Uint8Array(32))
+  return { text: keyText(seed, 'test'), account: privateKeyToAccount(toHex(privateKeyOf(seed))) }
+}
+
+type Asking = { readonly path: string; readonly key: Key; readonly body?: unknown }
+
+/** A request with a key, each from an address of its own. */
+let asked = 0
+async function ask(target: Target, { path, key, body }: Asking): Promise<Answer> {
+  const ip = `203.0.${100 + Math.floor(asked / 250)}.${(asked++ % 250) + 1}`
+  const response = await fetch(target.origin + path, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: { authorization: `Bearer ${key.text}`, 'content-type': 'application/json', 'x-forwarded-for': ip },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  return { status: response.status, headers: response.headers, text, body: JSON.parse(text) }
+}
+
+const channelFor = (offer: Offer, wallet: PrivateKeyAccount, key: Key) =>
+  channelOf(offer, {
+    payer: wallet.address,
+    authorizer: key.account.address,
+    salt: BigInt(keySalt(lower(key.account.address))),
+  })
+
+/** A deposit into the channel of a key, with a voucher for `price`. */
+async function deposit(offer: Offer, { wallet, key, price }: { wallet: PrivateKeyAccount; key: Key; price: string }) {
+  const signing = { offer: { ...offer, amount: price }, channel: channelFor(offer, wallet, key) }
+  const payment = await signDeposit(key.account, { ...signing, amount: DEPOSIT, by: wallet })
+  return { ...payment, accepted: offer }
+}
+
+async function depositAlone(target: Target, payment: Payment): Promise<Answer> {
+  const body = { payment: Buffer.from(JSON.stringify({ ...payment })).toString('base64') }
+  return await post(target, { path: `${KEYS}/deposit`, body })
+}
+
+async function funded(target: Target, offer: Offer) {
+  const [wallet, key] = [await walletWith(target, 2n * DEPOSIT), newKey()]
+  const { status, text } = await depositAlone(target, await deposit(offer, { wallet, key, price: '0' }))
+  if (status !== 200) throw new Error(`a deposit was refused: ${status} ${text.slice(0, 300)}`)
+  return { wallet, key }
+}
+
+const usageOf = async (target: Target, key: Key): Promise<number> =>
+  (await ask(target, { path: '/v1/key', key })).body.data.usage
+
+/** Waits after an order with a deposit, in milliseconds: the deposit is then on its way. */
+const WAITS = [0, 5, 15, 40, 80]
+
+/** An order by a voucher that waits for its deposit, and meanwhile a lend whose vouchers must cover the order too. */
+async function lendBeside(target: Target): Promise<Outcome> {
+  let [lost, whole] = [0, 0]
+  for (const [i, wait] of WAITS.entries()) {
+    const order = variant(ORDERS.stream, i)
+    const offer = await offerFor(target, order, 'batch-settlement')
+    const { wallet, key } = await funded(target, offer)
+    const ordering = post(target, order, await deposit(offer, { wallet, key, price: offer.amount }))
+    await pause(wait)
+    await ask(target, { path: KEYS, key, body: { name: 'mine', cap: '0.5' } })
+    const answer = await ordering
+    if (!isWhole(answer)) continue
+    whole++
+    if ((await usageOf(target, key)) === 0) lost++
+  }
+  return { tried: WAITS.length, refused: WAITS.length - lost, note: `${whole} answers, ${lost} of them not charged` }
+}
+
+function recordsOf({ dir }: Target): number {
+  const database = new Database(join(dir, 'target.db'), { readonly: true })
+  const { count } = database
+    .query("SELECT count(*) AS count FROM records WHERE kind LIKE 'channel%' AND expires_at > ?")
+    .get(Date.now()) as { count: number }
+  database.close()
+  return count
+}
+
+/** Lends that nothing covers, all at once. */
+async function lendNothing(target: Target): Promise<Outcome> {
+  const { key } = await funded(target, await offerFor(target, ORDERS.chat, 'batch-settlement'))
+  const before = recordsOf(target)
+  const lends = (cap: string) =>
+    Promise.all(Array.from({ length: 40 }, () => ask(target, { path: KEYS, key, body: { name: 'mine', cap } })))
+  const lent = [...(await lends('0.1')), ...(await lends('999'))].filter(({ status }) => status === 200).length
+  const stored = recordsOf(target) - before
+  const listed = (await ask(target, { path: KEYS, key })).body.data as readonly { status: string }[]
+  const active = listed.filter(({ status }) => status === 'active').length
+  const lost = Math.max(0, stored - lent) + Math.max(0, lent - 16) + Math.abs(lent - active)
+  return { tried: 80, refused: 80 - lost, note: `${lent} lent, ${active} listed as active, ${stored} records` }
+}
+
+const TOKEN = parseAbi([
+  'function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, uint8 v, bytes32 r, bytes32 s)',
+])
+const TRANSFER = [
+  'address from',
+  'address to',
+  'uint256 value',
+  'uint256 validAfter',
+  'uint256 validBefore',
+  'bytes32 nonce',
+]
+  .map((field) => field.split(' '))
+  .map(([type = '', name = '']) => ({ type, name }))
+
+/** Deposits whose nonce the wallet has used up for a transfer of nothing to itself. */
+async function depositNothing(target: Target): Promise<Outcome> {
+  const offer = await offerFor(target, ORDERS.chat, 'batch-settlement')
+  const [wallet, key] = [await walletWith(target, 0n), newKey()]
+  const payment = await deposit(offer, { wallet, key, price: '0' })
+  const { salt } = (payment.payload as any).deposit.authorization.erc3009Authorization
+  const { name, version } = offer.extra as { name: string; version: string }
+  const nonce = channelDigests(84_532).depositNonce(channelFor(offer, wallet, key).id, salt)
+  const message = { from: wallet.address, to: wallet.address, value: 0n, validAfter: 0n, validBefore: 2n ** 40n, nonce }
+  const signature = await wallet.signTypedData({
+    domain: { name, version, chainId: 84_532, verifyingContract: offer.asset as Hex },
+    types: { TransferWithAuthorization: TRANSFER },
+    primaryType: 'TransferWithAuthorization',
+    message,
+  })
+  const { v, r, s } = parseSignature(signature)
+  const { from, to, value, validAfter, validBefore } = message
+  const data = encodeFunctionData({
+    abi: TOKEN,
+    functionName: 'transferWithAuthorization',
+    args: [from, to, value, validAfter, validBefore, nonce, Number(v), r, s],
+  })
+  await send(target, wallet, { to: target.asset, data })
+  const before = recordsOf(target)
+  const { status } = await depositAlone(target, payment)
+  const stored = recordsOf(target) - before
+  const lost = status === 200 || stored > 0 ? 1 : 0
+  return { tried: 1, refused: 1 - lost, note: `answered ${status}, ${stored} records stored` }
+}
+
+/** A key in a path, a member and a prompt: neither the answer nor the log may repeat it, and no vendor may get it. */
+async function repeatedKey(target: Target): Promise<Outcome> {
+  const key = newKey()
+  const { path, body } = ORDERS.chat
+  const asks: readonly Asking[] = [
+    ...[`${KEYS}/${key.text}/close`, `${KEYS}/${key.text}/revoke`].map((each) => ({ path: each, key, body: {} })),
+    ...[`/api/v1/models/${key.text}`, `/api/v1/calls/${key.text}`].map((each) => ({ path: each, key })),
+    { path, key, body: { ...body, model: key.text } },
+    { path, key, body: { ...body, max_tokens: key.text } },
+    { path, key, body: { ...body, messages: [{ role: 'user', content: `it is\n${key.text}` }] } },
+  ]
+  const answers = await Promise.all(asks.map((each) => ask(target, each)))
+  const told = answers.filter(({ status, text }) => status < 400 || text.includes(key.text)).length
+  await pause(1_500)
+  const logged = target.process.printed().split(key.text).length - 1
+  const lost = Math.min(asks.length, told + logged)
+  return {
+    tried: asks.length,
+    refused: asks.length - lost,
+    note: `${told} answers repeat the key, ${logged} log lines`,
+  }
+}
+
+export const attacks: readonly Attack[] = [
+  { family: 'keys', name: 'a lend while an order by a voucher waits for its deposit', run: lendBeside },
+  { family: 'keys', name: 'children that nothing covers', run: lendNothing },
+  { family: 'keys', name: 'deposits whose nonce the wallet has used up', run: depositNothing },
+  { family: 'keys', name: 'keys where none belongs', run: repeatedKey },
+]
