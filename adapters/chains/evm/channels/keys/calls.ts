@@ -86,6 +86,8 @@ export type KeyCallsConfig = {
 }
 
 const MAX_RACES = 16
+/** Orders that nothing covers make the gateway read their channel so often, in milliseconds, whoever sends them. */
+const ORDER_READS_MS = 3_000
 
 /** State of a call in this process: its signer, and its reservation where no other process has the storage. */
 type Open = { readonly amount: bigint; readonly signer?: KeySigner }
@@ -185,14 +187,15 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
     return (await states.replace(undefined, state, now)) ? state : ((await states.get(channelId, now)) ?? state)
   }
 
-  /** The channel, read again if it is old, or does not cover what is asked for. */
+  /** The channel, read again if it is old, or does not cover what is asked for; not again within `everyMs`. */
   async function fresh(
     channelId: Hex,
-    { now, signal }: { readonly now: number; readonly signal?: AbortSignal },
+    { now, signal, everyMs = 0 }: { readonly now: number; readonly signal?: AbortSignal; readonly everyMs?: number },
     covers: (state: ChannelState) => boolean,
   ): Promise<ChannelState | Unavailable | undefined> {
     const state = await states.get(channelId, now)
-    if (!state || (now - state.syncedAt <= freshMs && covers(state))) return state
+    const age = state ? now - state.syncedAt : 0
+    if (!state || age < everyMs || (age <= freshMs && covers(state))) return state
     const mirror = await readMirror(channelId, signal)
     if ('kind' in mirror) return mirror
     return (await states.mirror(channelId, mirror, now)) ?? withMirror(state, mirror, now)
@@ -200,7 +203,7 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
 
   async function verify({ channelId, name, price }: ReservedCall, at: CallOptions): Promise<Verdict> {
     const covers = (state: ChannelState) => isReserved(state, name, at.now) || room(state, name, at.now) >= price
-    const state = await fresh(channelId, at, covers)
+    const state = await fresh(channelId, { ...at, everyMs: ORDER_READS_MS }, covers)
     if (!state) return unknownChannel()
     if ('kind' in state) return state
     if (state.charges?.[name] === undefined && !isReserved(state, name, at.now)) {
@@ -238,9 +241,10 @@ export function keyCalls({ storage, states, digests, reads }: KeyCallsContext, c
   /** Reserves the price, in one compare and set. The ceiling of a call that is charged later is signed here. */
   async function secure(call: ReservedCall, at: CallOptions): Promise<Securing> {
     const { channelId, name, price, isLate, signer } = call
+    const again = { ...at, everyMs: ORDER_READS_MS }
     return await inTurn(channelId, async () => {
       for (let race = 0; race < MAX_RACES; race++) {
-        const before = await fresh(channelId, at, (state) => room(state, name, at.now) >= price)
+        const before = await fresh(channelId, again, (state) => room(state, name, at.now) >= price)
         if (!before) return unknownChannel()
         if ('kind' in before) return before
         if (isReserved(before, name, at.now)) return { kind: 'secured' }

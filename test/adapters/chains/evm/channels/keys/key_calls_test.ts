@@ -26,14 +26,15 @@ const at = () => ({ now: NOW, signal: AbortSignal.timeout(60_000) })
 
 /** A gateway on the storage, whose node confirms these figures of the channel. */
 function gateway(storage: Storage, { balance, withdrawing = 0n }: { balance: bigint; withdrawing?: bigint }) {
-  const views = [[balance, 0n], [withdrawing, withdrawing === 0n ? 0n : BigInt(NOW / 1000)], [0n]]
-  const results = views.map((words) => ({
+  const figures = [[balance, 0n], [withdrawing, withdrawing === 0n ? 0n : BigInt(NOW / 1000)], [0n]]
+  const results = figures.map((words) => ({
     ok: true,
     data: `0x${words.map((each) => word(each)).join('')}` as Hex,
   }))
-  const reads = { view: async () => ({ kind: 'seen' as const, time: NOW / 1000, results }) }
+  const views = { count: 0 }
+  const reads = { view: async () => (views.count++, { kind: 'seen' as const, time: NOW / 1000, results }) }
   const states = channelStates(storage, { network: times.network, seller: SELLER })
-  return { states, calls: keyCalls({ storage, states, digests, reads }, times) }
+  return { states, views, calls: keyCalls({ storage, states, digests, reads }, times) }
 }
 
 async function keyOf(byte: number) {
@@ -218,4 +219,21 @@ test('a voucher that was signed before another charge is not reserved', async ()
     kind: 'refused',
     corrected: { error: expect.stringContaining('cumulative_amount_mismatch') },
   })
+})
+
+test('orders that a channel does not cover are refused without a read of the chain, but for one in three seconds', async () => {
+  const { calls, views } = gateway(memoryStorage(), { balance: 1_000n })
+  const key = await keyOf(7)
+  await calls.recorded(key, at())
+  for (let second = 0; second < 9; second++)
+    for (let order = 0; order < 5; order++) {
+      const dear = await key.call(`${second}/${order}`, 1_001n)
+      const then = { ...at(), now: NOW + second * 1_000 }
+      expect([(await calls.verify(dear, then)).kind, (await calls.secure(dear, then)).kind]).toEqual([
+        'refused',
+        'refused',
+      ])
+    }
+  // The first made the record.
+  expect(views.count).toBe(3)
 })
