@@ -26,9 +26,9 @@ function newKey(): Key {
 type Asking = { readonly path: string; readonly key: Key; readonly body?: unknown }
 
 /** A request with a key, each from an address of its own. */
-let asked = 0
+let requests = 0
 async function ask(target: Target, { path, key, body }: Asking): Promise<Answer> {
-  const ip = `203.0.${100 + Math.floor(asked / 250)}.${(asked++ % 250) + 1}`
+  const ip = `203.0.${100 + Math.floor(requests / 250)}.${(requests++ % 250) + 1}`
   const response = await fetch(target.origin + path, {
     method: body === undefined ? 'GET' : 'POST',
     headers: { authorization: `Bearer ${key.text}`, 'content-type': 'application/json', 'x-forwarded-for': ip },
@@ -167,14 +167,14 @@ async function repeatedKey(target: Target): Promise<Outcome> {
     { path, key, body: { ...body, messages: [{ role: 'user', content: `it is\n${key.text}` }] } },
   ]
   const answers = await Promise.all(asks.map((each) => ask(target, each)))
-  const told = answers.filter(({ status, text }) => status < 400 || text.includes(key.text)).length
+  const repeated = answers.filter(({ status, text }) => status < 400 || text.includes(key.text)).length
   await pause(1_500)
   const logged = target.process.printed().split(key.text).length - 1
-  const lost = Math.min(asks.length, told + logged)
+  const lost = Math.min(asks.length, repeated + logged)
   return {
     tried: asks.length,
     refused: asks.length - lost,
-    note: `${told} answers repeat the key, ${logged} log lines`,
+    note: `${repeated} answers repeat the key, ${logged} log lines`,
   }
 }
 
