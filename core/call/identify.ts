@@ -1,6 +1,7 @@
 /** Step 4: who signed the payment of an order, and for which offer. */
 import type { Engine } from '../engine.ts'
 import { payingFor } from '../endpoint/charging.ts'
+import { credentialIn } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
 import { bodyFingerprint } from '../lib/ids.ts'
 import { identifierOf, tagOf } from '../payment/calls/identified_calls.ts'
@@ -22,7 +23,9 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
   const wrong = await engine.charges?.problem(requestContext)
   if (wrong) return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', ...wrong })
   const { payment } = decoded
-  const id = identifierOf(payment)
+  const named = identifierOf(payment)
+  // An Idempotency-Key may be guessed, and a mined authorization be sent by x402: only a credential finds its call.
+  const id = named !== undefined && credentialIn(decoded) ? `credential/${named}` : named
   const identified = await engine.offers.identify(payment, offers)
   if (identified.kind === 'refused') return reject(engine, order, identified)
   if (identified.kind === 'unavailable') return unverified(engine, order, identified.reason)

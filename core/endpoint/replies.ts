@@ -98,7 +98,8 @@ export function demand(
 /** The 402 without what a client would pay again by itself, for a payment that may have moved money. */
 export function withoutChallenge({ toSign: _sign, toCharge: _charge, ...reply }: Reply): Reply {
   const headers = Object.entries(reply.headers).filter(([name]) => !CHALLENGES.has(name))
-  return { ...reply, headers: Object.fromEntries(headers) }
+  const { accepts: _accepts, ...body } = JSON.parse(reply.body as string) as Body
+  return { ...reply, headers: Object.fromEntries(headers), body: JSON.stringify(body) }
 }
 
 const CHALLENGES: ReadonlySet<string> = new Set(['payment-required', 'x-payment-required', 'www-authenticate'])

@@ -332,6 +332,32 @@ describe('a stranger with all that the chain shows', () => {
     expect(chain.transfers.length).toBe(1)
   })
 
+  test('reads nothing with a mined authorization and a guessed Idempotency-Key, sent by x402 (contract 1.41, 24.10)', async () => {
+    const { quote, pay, send } = world()
+    const [first, again] = [await quote(), await quote()]
+    const credential = pay(first)
+    const named = { 'idempotency-key': 'order-0000000000001' }
+    const paid = await send({ headers: { ...named, authorization: headerOf(credential) } })
+    expect(paid.status).toBe(200)
+    const { signature, type: _, ...authorization } = credential.payload
+    const extensions = { 'payment-identifier': { info: { id: named['idempotency-key'] } } }
+    const payment = {
+      x402Version: 2 as const,
+      accepted: offerIn(first),
+      payload: { signature, authorization },
+      extensions,
+    }
+    const stranger = { ip: '198.51.100.66' }
+    const taken = await send({ ...stranger, headers: { 'payment-signature': encodePayment(payment) } })
+    expect([taken.status, taken.body.code, taken.body.data]).toEqual([402, 'PAYMENT_REPLAY', undefined])
+    // No chain shows the id of a challenge, which is the rest of a credential: whoever has it is its buyer (1.40).
+    const own = await send({ ...stranger, headers: { ...named, authorization: headerOf(credential) } })
+    expect([own.status, own.body.data]).toEqual([200, paid.body.data])
+    // The wallet itself signs afresh, from wherever it is.
+    const fresh = await send({ ip: '198.51.100.66', headers: { ...named, authorization: headerOf(pay(again)) } })
+    expect([fresh.status, fresh.body.data]).toEqual([200, paid.body.data])
+  })
+
   test('gets no challenge after money has moved: clients would pay it by themselves (contract 24.8)', async () => {
     const { buy, send } = world()
     const { sent } = await buy()
@@ -339,6 +365,7 @@ describe('a stranger with all that the chain shows', () => {
     expect([status, body.code, typeOf(body)]).toEqual([402, 'PAYMENT_REPLAY', 'verification-failed'])
     for (const name of ['www-authenticate', 'payment-required', 'x-payment-required'])
       expect([name, headers.get(name)]).toEqual([name, null])
+    expect(body.accepts).toBeUndefined()
   })
 
   test('cannot make the authorization of a call into a credential of a challenge of its own (contract 24.6)', async () => {
