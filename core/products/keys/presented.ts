@@ -55,10 +55,18 @@ type NotDone =
   | Exclude<Refunding, { kind: 'refunded' }>
   | Exclude<Lent, { kind: 'lent' }>
 
+/** Codes of the scheme for a channel that other calls are changing just now. */
+const PASSING = /_(?:channel_busy|cumulative_amount_mismatch)$/
+
 /** The error of a deposit, a refund or a child that was not made. */
 export function notDone(outcome: NotDone): ApiError {
   if (outcome.kind === 'refused' && outcome.code === 'PAYMENT_VERIFICATION_UNAVAILABLE')
     return new ApiError('NOT_READY', { message: outcome.reason, headers: { 'retry-after': '5' } })
+  if (outcome.kind === 'refused' && PASSING.test(outcome.corrected?.error ?? ''))
+    return new ApiError('INSUFFICIENT_BALANCE', {
+      message: `${outcome.reason}. Nothing moved.`,
+      headers: { 'retry-after': '3' },
+    })
   if (outcome.kind === 'refused')
     return new ApiError(outcome.code === 'PAYMENT_UNFUNDED' ? 'INSUFFICIENT_BALANCE' : 'INVALID_PARAMETER', {
       message: `${outcome.reason}. Nothing moved.`,
