@@ -25,7 +25,7 @@ import {
   unreachable,
 } from './vendor_call.ts'
 
-export type Fetch = Client['fetch']
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>
 export type RequestOptions = CallOptions
 
 export type VendorHttpConfig = {

@@ -19,8 +19,8 @@ export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers)
  * The headers of a request that bring a key, for a request on its behalf. Other credentials are left out.
  *
  * @example
- * const caller = new Headers({ authorization: 'Bearer sk-fbx-…', cookie: 'session' })
- * console.log(keyHeaders(caller)) // { authorization: 'Bearer sk-fbx-…' }
+ * const caller = new Headers({ authorization: 'Bearer sk-fbx-key', cookie: 'session' })
+ * const passedOn = keyHeaders(caller) // { authorization: 'Bearer sk-fbx-key' }
  */
 export const keyHeaders = (headers: Headers): Record<string, string> =>
   Object.fromEntries([...headers].filter(([name, value]) => keyTexts(new Headers([[name, value]])).length > 0))
@@ -47,7 +47,12 @@ export function presentedKey({ headers }: KeyHeaders, origin: string): Presented
   return { mode: key.kind === 'key' ? key.mode : undefined, seed: key.seed }
 }
 
-/** Refuses a key in the query, which proxies and histories record. */
+/**
+ * Refuses a key in the query, which proxies and histories record. Throws ApiError.
+ *
+ * @example
+ * refuseKeyInQuery(new URLSearchParams('model=farebox/echo')) // throws for key=sk-fbx-…
+ */
 export function refuseKeyInQuery(query: URLSearchParams): void {
   if (!query.getAll('key').some((value) => value.startsWith(KEY_PREFIX))) return
   throw new ApiError('INVALID_PARAMETER', {
