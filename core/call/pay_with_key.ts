@@ -5,10 +5,12 @@ import { ApiError } from '../http/errors.ts'
 import { unknownKey } from '../identity/presented_key.ts'
 import { newId } from '../lib/ids.ts'
 import { within } from '../lib/timers.ts'
-import type { KeyOrder, KeyPayment } from '../ports/mod.ts'
+import type { ChainKeys, KeyOrder, KeyPayment } from '../ports/mod.ts'
 import * as replies from '../endpoint/replies.ts'
-import { checkChild } from './child_limits.ts'
 import type { Offered } from './order.ts'
+
+const MINUTE_MS = 60_000
+const PRIVATE = { 'cache-control': 'private, no-store' }
 
 /** Undefined without a key. Throws ApiError for a key that has no channel here. */
 export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPayment | undefined> {
@@ -27,8 +29,39 @@ export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPay
   return paying
 }
 
+/**
+ * The limits of a child key: until when, which models, and how many calls a minute (contract 23.15). False for a child
+ * that has ended. Throws ApiError for an order that it may not make. Its cap is another step: it is
+ * reserved with the call.
+ */
+async function checkChild(
+  { ports: { clock }, limits }: Pick<Engine, 'ports' | 'limits'>,
+  { endpoint, input }: Pick<Offered, 'endpoint' | 'input'>,
+  { keys, address, signal }: { readonly keys: ChainKeys; readonly address: string; readonly signal: AbortSignal },
+): Promise<boolean> {
+  const now = clock.now()
+  const child = await keys.child(address, { now, signal })
+  if (child?.status !== 'active') return false
+  const { models, perMinute } = child
+  // As the ledger names it, whatever the order calls it.
+  const { model } = endpoint.remember(input)
+  if (models.length > 0 && (model === null || !models.includes(model)))
+    throw new ApiError('NOT_ALLOWED', {
+      message: `This child key may buy ${models.join(', ')} only. Nothing was charged.`,
+      headers: { ...PRIVATE, 'x-should-retry': 'false' },
+    })
+  if (perMinute === undefined) return true
+  const window = { requests: perMinute, windowMs: MINUTE_MS }
+  const { granted, resetAt } = await limits.windows.take('child key', address, window, now)
+  if (granted) return true
+  throw new ApiError('RATE_LIMITED', {
+    message: `This child key may make ${perMinute} calls a minute. Nothing was charged.`,
+    headers: { ...PRIVATE, 'retry-after': String(Math.max(1, Math.ceil((resetAt - now) / 1000))) },
+  })
+}
+
 /** Unknown keys of one address in a minute: nobody has so many, and whoever guesses makes storage work. */
-const UNKNOWN_KEYS = { requests: 60, windowMs: 60_000 }
+const UNKNOWN_KEYS = { requests: 60, windowMs: MINUTE_MS }
 
 async function unknown({ limits, ports: { clock } }: Engine, { requestContext: { ip } }: Offered): Promise<ApiError> {
   const now = clock.now()
@@ -37,7 +70,7 @@ async function unknown({ limits, ports: { clock } }: Engine, { requestContext: {
   const seconds = Math.max(1, Math.ceil((resetAt - now) / 1000))
   return new ApiError('RATE_LIMITED', {
     message: 'Too many unknown API keys came from this address. Nothing was charged.',
-    headers: { 'retry-after': String(seconds), 'cache-control': 'private, no-store' },
+    headers: { ...PRIVATE, 'retry-after': String(seconds) },
   })
 }
 
@@ -60,5 +93,5 @@ function keyOrderOf({ ports, settings }: Engine, { endpoint, input, offers }: Of
 export const keyNotCovered = (reason: string): ApiError =>
   new ApiError('INSUFFICIENT_BALANCE', {
     message: `${reason}. Nothing was charged.`,
-    headers: { 'x-should-retry': 'false', 'cache-control': 'private, no-store' },
+    headers: { ...PRIVATE, 'x-should-retry': 'false' },
   })
