@@ -3,9 +3,9 @@
  * processes of equal parts. The name of a theme plays that one alone: `--plain`; `--harsh` in bad weather: pauses, a
  * storage that goes away, clocks that differ, a node that answers 429, wallets that take their money away, with chat
  * and streams among what is sold; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
- * wallets may spend, and new ones leave unpaid; `--channels` by the scheme
- * `batch-settlement`: channels with deposits, withdrawals, claims and backups; `--channels --thief` with somebody who
- * tries to read, take and drain; `--channels --load` with hundreds of them. `--replay SEED` tells one run; `--without
+ * wallets may spend, and new ones leave unpaid; `--channels` by the scheme `batch-settlement`: channels with deposits,
+ * withdrawals, claims and backups; `--channels --thief` with somebody who tries to read, take and drain;
+ * `--channels --load` with hundreds of them. `--replay SEED` tells one run; `--without
  * "rule"` does either with that rule switched off; `--rules` lists them; `--storage sqlite` or `postgres` does either
  * on that storage. Ends with 1 when a law was broken.
  */
