@@ -57,7 +57,7 @@ export function reportedChanges(storage: CallChanges, observers: readonly CallOb
     },
     async finishSettlement(id, token, outcome, at) {
       const isRecorded = await storage.finishSettlement(id, token, outcome, at)
-      report({ kind: 'finished', id, outcome })
+      if (isRecorded) report({ kind: 'finished', id, outcome })
       return isRecorded
     },
   }

@@ -27,6 +27,7 @@ test('what storage refuses is no event', async () => {
   await storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 9 })
   await storage.openCall(newCall('again'), signed('key'), { now: T, until: T + 9 })
   await storage.moveCall('call', { workStatus: ['completed'] }, { workStatus: 'failed' })
+  await storage.finishSettlement('call', 7, { kind: 'dead' }, { now: T })
   expect(events).toEqual(['opened'])
 })
 
