@@ -1,5 +1,5 @@
 /** Unmodified coding agents: how each is set up by a base URL and a key, and what is asked of it. */
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { LOOPBACK } from '../mod.ts'
 import { TOOL_LINES } from '../../../server/buyer/tool_lines.ts'
@@ -162,6 +162,10 @@ const exportsIn = (lines: string): Record<string, string> =>
 /** Runs an agent with an empty home and an empty folder to work in. */
 export async function runAgent(agent: Agent, setup: Setup, prompt: string): Promise<Ran> {
   const { argv, env } = agent.command(setup, prompt)
+  if (!argv.slice(0, 2).some((path) => path.startsWith(import.meta.dirname) && existsSync(path)))
+    throw new Error(
+      `${agent.name} is not installed: run bun test/programs/agents/run.ts, or see test/programs/README.md`,
+    )
   const started = performance.now()
   const child = Bun.spawn([...argv], {
     cwd: setup.cwd,
