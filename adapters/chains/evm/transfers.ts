@@ -1,10 +1,20 @@
 /** Payments to an address as the chain has them, for a range of blocks: what the ledger is compared with. */
 import { encodeEventTopics } from 'viem'
 import { checksummed } from '../../../core/lib/mod.ts'
-import { type Hex, isHex, isQuantity, lower, word } from '../lib/hex.ts'
-import { jsonRpc, type Rpc } from '../lib/json_rpc.ts'
+import { type Hex, lower, word } from '../lib/hex.ts'
+import { failure, jsonRpc, type Rpc, type RpcFailure } from '../lib/json_rpc.ts'
+import {
+  type Block,
+  blockAt,
+  type BlockRange,
+  halvedWindows,
+  type LogFilter,
+  logsIn,
+  type RangeRefused,
+  searchWindows,
+} from './node/log_search.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from './node/x402_contracts.ts'
-import { AUTHORIZATION_USED } from './node/token.ts'
+import { AUTHORIZATION_USED, type ChainLog } from './node/token.ts'
 
 /** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
 export type ChainTransfer = {
@@ -38,21 +48,14 @@ export type Transfers = {
   readonly claims: readonly ChannelClaim[]
 }
 
-type Log = {
-  readonly topics: readonly Hex[]
-  readonly data: Hex
-  readonly transaction: Hex
-  readonly block: number
-  readonly index: number
-}
+type Log = ChainLog & { readonly block: number; readonly index: number }
 
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 /** `Claimed(bytes32,address,uint128,uint128)` of the settlement contract. */
-const CLAIMED = encodeEventTopics({ abi: batchSettlementAbi, eventName: 'Claimed' })[0]
+const [CLAIMED = '0x'] = encodeEventTopics({ abi: batchSettlementAbi, eventName: 'Claimed' })
 const CONTRACT = `0x${word(lower(BATCH_SETTLEMENT))}`
 /** Without a first block: about a day on Base. */
 const USUAL_BLOCKS = 43_200
-const FIRST_WINDOW = 2_000
 /** Authorizers in one filter. */
 const MAX_AUTHORIZERS = 100
 
@@ -75,110 +78,85 @@ export async function readTransfers(
     const toBlock = Math.min(range.toBlock ?? latest.number, latest.number)
     const fromBlock = range.fromBlock ?? Math.max(0, toBlock - USUAL_BLOCKS)
     if (fromBlock > toBlock) throw new Error(`the range begins at block ${fromBlock}, after its end at ${toBlock}`)
-    const first = await block(reader, `0x${fromBlock.toString(16)}`)
+    const first = await block(reader, fromBlock)
     const transfers: ChainTransfer[] = []
     const claims = new Map<string, ChannelClaim>()
-    let window = FIRST_WINDOW
-    for (let low = fromBlock; low <= toBlock;) {
-      const high = Math.min(toBlock, low + window - 1)
-      const found = await inWindow(reader, low, high)
-      const claimed = found?.some(({ isClaim }) => isClaim) ? await claimsIn(reader, low, high, found) : []
-      if (!found || !claimed) {
-        if (window < 8) throw new Error(`the node refuses eth_getLogs for ${window} blocks`)
-        window = Math.floor(window / 2)
-        continue
-      }
+    const search = { from: fromBlock, to: toBlock, first: 'oldest', windows: halvedWindows() } as const
+    const end = await searchWindows(search, async (window) => {
+      const found = await inWindow(reader, window)
+      if ('kind' in found) return found
+      const claimed = found.some(({ isClaim }) => isClaim) ? await claimsIn(reader, window, found) : []
+      if ('kind' in claimed) return claimed
       transfers.push(...found)
       for (const claim of claimed) claims.set(claim.channel, claim)
-      low = high + 1
-    }
+      return { kind: 'on' }
+    })
+    if (end.kind === 'refused' || end.kind === 'failure') throw new Error(end.reason)
     return { fromBlock, toBlock, since: first.time * 1_000, transfers, claims: [...claims.values()] }
   } finally {
     rpc.close()
   }
 }
 
-export async function block(
-  reader: TransferReader,
-  tag: string,
-): Promise<{ readonly number: number; readonly time: number }> {
-  const answer = await reader.rpc.request('eth_getBlockByNumber', [tag, false])
-  if (answer.kind === 'failure') throw new Error(answer.reason)
-  const { number, timestamp } = ((answer.kind === 'result' && answer.value) || {}) as Record<string, unknown>
-  if (!isQuantity(number) || !isQuantity(timestamp)) throw new Error(`the node has no block ${tag}`)
-  return { number: Number(number), time: Number(timestamp) }
+export async function block(reader: TransferReader, number: number | 'latest'): Promise<Block> {
+  const found = await blockAt(reader.rpc, number)
+  if (found.kind === 'failure') throw new Error(found.reason)
+  return found
 }
 
-/** Undefined where the node refuses so many blocks. */
-export async function inWindow(
-  reader: TransferReader,
-  low: number,
-  high: number,
-): Promise<readonly ChainTransfer[] | undefined> {
-  const paid = await logs(reader, low, high, [TRANSFER, null, `0x${word(lower(reader.payTo as Hex))}`])
-  if (!paid) return undefined
+type Unread = RangeRefused | RpcFailure
+
+export async function inWindow(reader: TransferReader, window: BlockRange): Promise<readonly ChainTransfer[] | Unread> {
+  const paid = await logs(reader, window, [TRANSFER, null, `0x${word(lower(reader.payTo))}`])
+  if ('kind' in paid) return paid
   const payers = [...new Set(paid.flatMap(({ topics }) => topics[1] ?? []))]
   const used = new Map<string, Hex>()
   for (let at = 0; at < payers.length; at += MAX_AUTHORIZERS) {
-    const some = await logs(reader, low, high, [AUTHORIZATION_USED, payers.slice(at, at + MAX_AUTHORIZERS)])
-    if (!some) return undefined
-    for (const { transaction, index, topics } of some)
-      used.set(`${transaction} ${index} ${topics[1]}`, topics[2] ?? '0x')
+    const some = await logs(reader, window, [AUTHORIZATION_USED, payers.slice(at, at + MAX_AUTHORIZERS)])
+    if ('kind' in some) return some
+    for (const { transactionHash, index, topics } of some)
+      used.set(`${transactionHash} ${index} ${topics[1]}`, topics[2] ?? '0x')
   }
-  return paid.map(({ transaction, index, block: number, topics, data }) => ({
-    transaction,
+  return paid.map(({ transactionHash, index, block: number, topics, data }) => ({
+    transaction: transactionHash,
     block: number,
     payer: checksummed(`0x${(topics[1] ?? '').slice(-40)}`),
     isClaim: topics[1] === CONTRACT,
     amount: BigInt(data).toString(),
     // The transfer of an authorization is the next event after its use.
-    nonce: used.get(`${transaction} ${index - 1} ${topics[1]}`) ?? null,
+    nonce: used.get(`${transactionHash} ${index - 1} ${topics[1]}`) ?? null,
   }))
 }
 
 /** Claims that were paid out in the same transaction. */
 export async function claimsIn(
   reader: TransferReader,
-  low: number,
-  high: number,
+  window: BlockRange,
   transfers: readonly ChainTransfer[],
-): Promise<readonly ChannelClaim[] | undefined> {
+): Promise<readonly ChannelClaim[] | Unread> {
   const paidOut = new Set(transfers.flatMap(({ isClaim, transaction }) => (isClaim ? [transaction] : [])))
-  const found = await logs(reader, low, high, [CLAIMED], BATCH_SETTLEMENT)
+  const found = await logs(reader, window, [CLAIMED], BATCH_SETTLEMENT)
+  if ('kind' in found) return found
   return found
-    ?.filter(({ transaction }) => paidOut.has(transaction))
-    .map(({ topics, data, transaction, block: number }) => ({
+    .filter(({ transactionHash }) => paidOut.has(transactionHash))
+    .map(({ topics, data, transactionHash, block: number }) => ({
       channel: topics[1] ?? '0x',
       claimed: BigInt(`0x${data.slice(-64)}`),
-      transaction,
+      transaction: transactionHash,
       block: number,
     }))
 }
 
 export async function logs(
   reader: TransferReader,
-  low: number,
-  high: number,
-  topics: readonly unknown[],
+  window: BlockRange,
+  topics: LogFilter['topics'],
   address = reader.asset,
-): Promise<readonly Log[] | undefined> {
-  const [fromBlock, toBlock] = [low, high].map((number) => `0x${number.toString(16)}`)
-  const answer = await reader.rpc.request('eth_getLogs', [{ address, fromBlock, toBlock, topics }])
-  if (answer.kind === 'failure') throw new Error(answer.reason)
-  if (answer.kind === 'error') return undefined
-  if (!Array.isArray(answer.value)) throw new Error('eth_getLogs: the answer is no list')
-  return answer.value.map((value) => {
-    const log = value as Record<string, unknown>
-    const { topics: words, data, transactionHash, blockNumber, logIndex } = log
-    const isRead = Array.isArray(words) && words.every(isHex) && isHex(data) && isHex(transactionHash)
-    if (!isRead || !isQuantity(blockNumber) || !isQuantity(logIndex))
-      throw new Error('eth_getLogs: an entry of the answer is no log')
-    return {
-      topics: (words as Hex[]).map(lower),
-      data: data as Hex,
-      transaction: lower(transactionHash as Hex),
-      block: Number(blockNumber),
-      index: Number(logIndex),
-    }
-  })
+): Promise<readonly Log[] | Unread> {
+  const read = await logsIn(reader.rpc, { address, topics }, window)
+  if (read.kind !== 'logs') return read
+  const placed = read.logs.flatMap(({ block: number, index, ...log }) =>
+    number === undefined || index === undefined ? [] : { ...log, block: number, index },
+  )
+  return placed.length === read.logs.length ? placed : failure('eth_getLogs: a log has no block or no index')
 }

@@ -6,10 +6,11 @@ import { decodeFunctionData } from 'viem'
 import { boundedMap } from '../../../../core/lib/mod.ts'
 import type { Unavailable } from '../../../../core/ports/mod.ts'
 import { batchSettlementAbi as abi } from '../node/x402_contracts.ts'
-import { type Hex, hexOf, isHex, lower, numberIn } from '../../lib/hex.ts'
+import { type Hex, isHex, lower, numberIn } from '../../lib/hex.ts'
 import type { Rpc } from '../../lib/json_rpc.ts'
 import { unavailable } from '../../lib/results.ts'
-import { type ChainLog, parseLogs } from '../node/token.ts'
+import { logsIn, searchWindows } from '../node/log_search.ts'
+import type { ChainLog } from '../node/token.ts'
 import { claimLogs } from './contract.ts'
 import type { ChannelConfig, ChannelDigests } from './digests.ts'
 import { type ChannelState, spentBy, spentWith } from './state.ts'
@@ -40,7 +41,7 @@ export function withPublished(state: ChannelState, ceilings: readonly bigint[], 
 }
 
 /** Blocks of one question, from what nodes of one's own allow to what public ones do. */
-const WINDOWS = [1_000_000, 10_000, 2_000]
+const WINDOWS = [1_000_000, 10_000, 2_000] as const
 /** Questions for logs, and claims that are read, for one channel. */
 const MAX_QUESTIONS = 60
 const MAX_CLAIMS = 64
@@ -88,26 +89,23 @@ export function publishedCeilings({ rpc, digests }: PublishedContext) {
     const last = head.kind === 'result' ? numberIn(head.value) : undefined
     if (last === undefined) return unavailable('the node does not tell its last block')
     const found: Hex[] = []
-    let [width, to] = [0, last]
-    for (let questions = 0; questions < MAX_QUESTIONS && to >= 0 && found.length < MAX_CLAIMS; questions++) {
-      const from = Math.max(0, to - (WINDOWS[width] ?? 1) + 1)
-      const range = { fromBlock: hexOf(BigInt(from)), toBlock: hexOf(BigInt(to)) }
-      const answer = await rpc.request('eth_getLogs', [{ ...claimLogs(channelId), ...range }])
-      if (answer.kind === 'failure') return unavailable(answer.reason)
-      const logs = answer.kind === 'result' ? parseLogs(answer.value) : undefined
-      if (!logs && ++width >= WINDOWS.length) break
-      if (!logs) continue
-      for (const log of logs.toReversed()) {
+    const bounds = { from: 0, to: last, first: 'newest', windows: WINDOWS, maxWindows: MAX_QUESTIONS } as const
+    const end = await searchWindows<Unavailable>(bounds, async (window) => {
+      const read = await logsIn(rpc, claimLogs(channelId), window)
+      if (read.kind !== 'logs') return read
+      for (const log of read.logs.toReversed()) {
         const { total, amount } = claimIn(log)
         // The total was read from another node, which is ahead of this one.
         if (found.length === 0 && total < claimed)
-          return unavailable('the node is behind the last claim of the channel')
-        if (total <= above) return found
+          return { kind: 'found', found: unavailable('the node is behind the last claim of the channel') }
+        if (total <= above) return { kind: 'end' }
         found.push(log.transactionHash)
-        if (total - amount <= above) return found
+        if (total - amount <= above) return { kind: 'end' }
       }
-      to = from - 1
-    }
+      return found.length < MAX_CLAIMS ? { kind: 'on' } : { kind: 'end' }
+    })
+    if (end.kind === 'failure') return unavailable(end.reason)
+    if (end.kind === 'found') return end.found
     return found.slice(0, MAX_CLAIMS)
   }
 

@@ -10,7 +10,6 @@ import {
   type ChainLog,
   MULTICALL,
   findPayment,
-  parseLogs,
   parseReceipt,
   stateCall,
   type ContractCall,
@@ -18,7 +17,8 @@ import {
 import { callContract, type ContractLimits, contractCaller, type ContractResult, type Fee } from './contracts.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../../lib/json_rpc.ts'
 import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact/payload.ts'
-import { flagIn, type Hex, hexOf, isHex, isQuantity, lower, numberIn, uintIn, word } from '../../lib/hex.ts'
+import { flagIn, type Hex, hexOf, isHex, lower, numberIn, uintIn, word } from '../../lib/hex.ts'
+import { blockAt, searchPast, type SearchPosition } from './log_search.ts'
 import { boundedMap, type BoundedMap } from '../../../../core/lib/mod.ts'
 
 /**
@@ -87,10 +87,6 @@ export type ReadsConfig = {
   readonly contracts?: Partial<ContractLimits>
 }
 
-/**
- * Log windows searched per call. An event not found by then is unknown, not dead; the next call continues the search.
- */
-const MAX_WINDOWS = 64
 const MAX_REMEMBERED = 10_000
 
 /** Multicall3's getBlockNumber(). */
@@ -103,7 +99,7 @@ export type EvmNode = {
   readonly tag: 'latest' | 'pending'
   readonly transactionHints: BoundedMap<Hex>
   /** Unfinished searches, by the block they continue from. */
-  readonly searches: BoundedMap<{ readonly number: bigint; readonly time?: number }>
+  readonly searches: BoundedMap<SearchPosition>
   multicall: boolean
   countsBlocks: boolean
   /** Time of the newest block seen by this process; a node that shows an older one is behind. */
@@ -120,7 +116,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
     config,
     tag,
     transactionHints,
-    searches: boundedMap<{ readonly number: bigint; readonly time?: number }>(MAX_REMEMBERED),
+    searches: boundedMap<SearchPosition>(MAX_REMEMBERED),
     multicall: false,
     countsBlocks: false,
     newest: 0,
@@ -197,9 +193,9 @@ export async function viewByBlock(
   options: object,
   signal?: AbortSignal,
 ): Promise<ViewResult | RpcFailure> {
-  const block = await blockAt(node, node.tag, signal)
+  const block = await blockAt(node.rpc, node.tag, signal)
   if (block.kind === 'failure') return block
-  const at = node.tag === 'latest' ? hexOf(block.number) : node.tag
+  const at = node.tag === 'latest' ? hexOf(BigInt(block.number)) : node.tag
   const answers = await Promise.all(
     calls.map(({ to, data }) => node.rpc.request('eth_call', [{ ...options, to, data }, at], signal)),
   )
@@ -210,7 +206,7 @@ export async function viewByBlock(
     if (answer.kind === 'error' && !isRevert(answer)) return asFailure('eth_call', answer)
     results.push(answer.kind === 'result' ? { ok: true, data: answer.value as Hex } : { ok: false, data: '0x' })
   }
-  return { kind: 'seen', time: block.time, block: wholeBlock(node, Number(block.number)), results }
+  return { kind: 'seen', time: block.time, block: wholeBlock(node, block.number), results }
 }
 
 /** The pending block is incomplete: its balances do not include transactions still to come. */
@@ -221,10 +217,10 @@ export function wholeBlock(node: EvmNode, number: number): number {
 /** Compares the contracts' block number with the node's; if they differ, receipts cannot be compared with views. */
 export async function setMulticall(node: EvmNode, found: boolean): Promise<void> {
   node.multicall = found
-  const head = found ? await blockAt(node, 'latest') : undefined
+  const head = found ? await blockAt(node.rpc, 'latest') : undefined
   if (head?.kind !== 'block') return
-  const answer = await node.rpc.request('eth_call', [BLOCK_NUMBER_CALL, hexOf(head.number)])
-  node.countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === Number(head.number)
+  const answer = await node.rpc.request('eth_call', [BLOCK_NUMBER_CALL, hexOf(BigInt(head.number))])
+  node.countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === head.number
 }
 
 export async function viewDirect(
@@ -232,9 +228,9 @@ export async function viewDirect(
   calls: readonly ContractCall[],
   { from, gas, fee, signal }: ViewOptions,
 ): Promise<ViewResult | RpcFailure> {
-  const block = await blockAt(node, node.tag, signal)
+  const block = await blockAt(node.rpc, node.tag, signal)
   if (block.kind === 'failure') return block
-  const at = { from, gas, fee, signal, block: node.tag === 'latest' ? hexOf(block.number) : node.tag }
+  const at = { from, gas, fee, signal, block: node.tag === 'latest' ? hexOf(BigInt(block.number)) : node.tag }
   const answers = await Promise.all(calls.map((call) => callContract(node.rpc, call, at)))
   const results: ContractResult[] = []
   for (const answer of answers) {
@@ -242,21 +238,6 @@ export async function viewDirect(
     results.push(answer)
   }
   return { kind: 'seen', time: block.time, results }
-}
-
-export async function blockAt(
-  node: EvmNode,
-  number: bigint | string,
-  signal?: AbortSignal,
-): Promise<{ kind: 'block'; number: bigint; time: number } | RpcFailure> {
-  const name = typeof number === 'bigint' ? hexOf(number) : number
-  const answer = await node.rpc.request('eth_getBlockByNumber', [name, false], signal)
-  if (answer.kind !== 'result') return asFailure('eth_getBlockByNumber', answer)
-  const block = answer.value as { number?: unknown; timestamp?: unknown } | null
-  const time = numberIn(block?.timestamp)
-  if (!block || !isQuantity(block.number) || time === undefined)
-    return failure('eth_getBlockByNumber: the answer is not a block')
-  return { kind: 'block', number: BigInt(block.number), time }
 }
 
 export async function balance(
@@ -309,57 +290,28 @@ export async function fateIn(
  * (`maxLifetimeSeconds`).
  */
 export async function search(node: EvmNode, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
-  const head = await blockAt(node, 'latest', signal)
+  const head = await blockAt(node.rpc, 'latest', signal)
   if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
   const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
   const first = last - offer.maxTimeoutSeconds - (node.config.lookbackSeconds ?? LOOKBACK_SECONDS)
-  let window = BigInt(node.config.logWindow ?? 2_000)
-  let high: { number: bigint; time?: number } = node.searches.get(exact.key) ?? head
-  node.searches.delete(exact.key)
-  let isOver = false
-  let secondsPerBlock = 0
-  for (let i = 0; i < MAX_WINDOWS && !isOver; i++) {
-    const low = high.number >= window ? high.number - window + 1n : 0n
-    const [answer, floor] = await Promise.all([
-      node.rpc.request('eth_getLogs', [logFilter(exact, offer, low, high.number)], signal),
-      blockAt(node, low, signal),
-    ])
-    if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
-    if (floor.kind === 'failure') return { kind: 'unknown', reason: floor.reason }
-    if (answer.kind === 'error') {
-      if (window < 8n) return { kind: 'unknown', reason: `eth_getLogs: ${answer.message}` }
-      window /= 2n
-      continue
-    }
-    const logs = parseLogs(answer.value)
-    if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
-    const found = logs.find((log) => isAuthorizationEvent(log, exact, offer))
-    if (found?.topics[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
-    if (found?.topics[0] === AUTHORIZATION_USED) return fateIn(node, found.transactionHash, { exact, offer }, signal)
-    isOver = low === 0n || floor.time < first
-    if (high.time !== undefined && high.number > low)
-      secondsPerBlock = (high.time - floor.time) / Number(high.number - low)
-    high = nextSearchBlock({ number: low, time: floor.time }, last, secondsPerBlock)
+  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], `0x${word(exact.from)}`, exact.nonce]
+  const past = { filter: { address: lower(offer.asset), topics }, key: exact.key, first, last, head }
+  const { searches: positions, config } = node
+  const end = await searchPast(node.rpc, { ...past, positions, window: config.logWindow, signal }, (logs) =>
+    logs.find((log) => isAuthorizationEvent(log, exact, offer)),
+  )
+  if (end.kind === 'failure' || end.kind === 'refused') return { kind: 'unknown', reason: end.reason }
+  if (end.kind === 'found') {
+    const { topics: found, transactionHash } = end.found
+    if (found[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
+    if (found[0] === AUTHORIZATION_USED) return await fateIn(node, transactionHash, { exact, offer }, signal)
   }
-  if (!isOver) node.searches.set(exact.key, high)
+  const isOver = end.kind !== 'more'
   return {
     kind: 'unknown',
     reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`,
     isUsed: true,
   }
-}
-
-/** Where the search continues: right below, or nearer to `last` by the average block time, a tenth short of it. */
-function nextSearchBlock(
-  low: { number: bigint; time: number },
-  last: number,
-  secondsPerBlock: number,
-): { number: bigint; time?: number } {
-  const next = low.number - 1n
-  const skip =
-    secondsPerBlock > 0 && low.time > last ? BigInt(Math.floor(((low.time - last) / secondsPerBlock) * 0.9)) : 0n
-  if (skip === 0n || skip > next) return { number: next, time: low.time }
-  return { number: next - skip }
 }
 
 /** Whether the log is about this authorization: another one's event must not make ours dead. */
@@ -369,15 +321,6 @@ function isAuthorizationEvent(log: ChainLog, exact: Exact, offer: Offer): boolea
     log.topics[1]?.slice(2) === word(exact.from) &&
     log.topics[2]?.slice(2) === word(exact.nonce)
   )
-}
-
-function logFilter(exact: Exact, offer: Offer, low: bigint, high: bigint): object {
-  return {
-    address: lower(offer.asset),
-    topics: [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], `0x${word(exact.from)}`, exact.nonce],
-    fromBlock: hexOf(low),
-    toBlock: hexOf(high),
-  }
 }
 
 /** Whether the call itself failed, and not the node. */

@@ -3,7 +3,7 @@ import { encodeFunctionData, parseAbi } from 'viem'
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Receipt } from '../../../../core/x402/mod.ts'
 import type { Exact } from '../exact/payload.ts'
-import { type Hex, isHex, isQuantity, lower, word } from '../../lib/hex.ts'
+import { type Hex, isHex, isQuantity, lower, numberIn, word } from '../../lib/hex.ts'
 
 /** One call to a contract. */
 export type ContractCall = { readonly to: Hex; readonly data: Hex }
@@ -63,6 +63,9 @@ export type ChainLog = {
   readonly topics: readonly Hex[]
   readonly data: Hex
   readonly transactionHash: Hex
+  /** Its place in the chain, where the node tells it. */
+  readonly block?: number
+  readonly index?: number
 }
 /** `cost` is in wei and includes the L1 fee where the node reports one. */
 export type ChainReceipt = {
@@ -140,16 +143,21 @@ export function parseLogs(value: unknown): readonly ChainLog[] | undefined {
     topics?: unknown
     data?: unknown
     transactionHash?: unknown
+    blockNumber?: unknown
+    logIndex?: unknown
     removed?: unknown
   } | null)[]) {
     if (!log || !isHex(log.address) || !Array.isArray(log.topics) || !log.topics.every(isHex)) return undefined
     if (!isHex(log.data) || !isHex(log.transactionHash)) return undefined
     if (log.removed === true) continue
+    const [block, index] = [numberIn(log.blockNumber), numberIn(log.logIndex)]
     logs.push({
       address: lower(log.address),
       topics: log.topics.map(lower),
       data: lower(log.data),
       transactionHash: lower(log.transactionHash),
+      ...(block !== undefined && { block }),
+      ...(index !== undefined && { index }),
     })
   }
   return logs

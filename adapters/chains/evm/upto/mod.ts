@@ -13,7 +13,7 @@ import { type Offer, type Payment, usdc } from '../../../../core/x402/mod.ts'
 import type { Fate, Identity, Refused, Settlement, SettleOptions, Verdict } from '../../../../core/ports/mod.ts'
 import { LOOKBACK_SECONDS } from '../exact/payload.ts'
 import { recoverSigner } from '../exact/eip3009.ts'
-import { type Hex, hexOf, lower, numberIn, uintIn, word } from '../../lib/hex.ts'
+import { type Hex, lower, uintIn, word } from '../../lib/hex.ts'
 import { inFlightSettlements, type InFlightSettlements } from '../../lib/in_flight.ts'
 import { checkAmount, checkUpto, parseUpto, refusedUpto, type Upto } from './payload.ts'
 import type { Rpc } from '../../lib/json_rpc.ts'
@@ -32,7 +32,8 @@ import {
 } from './permit2.ts'
 import type { Reads } from '../node/reads.ts'
 import type { Relayer } from '../node/relayer.ts'
-import { balanceCall, parseLogs, parseReceipt } from '../node/token.ts'
+import { blockAt, searchPast, type SearchPosition } from '../node/log_search.ts'
+import { balanceCall, parseReceipt } from '../node/token.ts'
 
 export type UptoConfig = {
   readonly network: string
@@ -59,8 +60,6 @@ export type EvmUpto = {
 const SETTLE_GAS = 250_000n
 const SETTLE_WITH_PERMIT_GAS = 350_000n
 const MAX_REMEMBERED = 10_000
-/** Windows of logs searched per question, as for `exact`. */
-const MAX_WINDOWS = 64
 
 /** State of `evmUpto`. */
 export type UptoScheme = {
@@ -79,6 +78,8 @@ export type UptoScheme = {
   readonly digests: BoundedMap<Hex>
   /** The transaction that settled an authorization. */
   readonly settledIn: BoundedMap<Hex>
+  /** Unfinished searches, by the block they continue from. */
+  readonly searches: BoundedMap<SearchPosition>
   active: number
 }
 
@@ -101,6 +102,7 @@ export function evmUpto(
     reverts: payerRevertLimiter(),
     digests: boundedMap<Hex>(MAX_REMEMBERED),
     settledIn: boundedMap<Hex>(MAX_REMEMBERED),
+    searches: boundedMap<SearchPosition>(MAX_REMEMBERED),
     active: 0,
   }
   return {
@@ -342,35 +344,24 @@ export async function search(
   upto: Upto,
   signal?: AbortSignal,
 ): Promise<UptoFate & { isUsed?: true }> {
-  const topics = [TRANSFER, `0x${word(upto.from)}`, `0x${word(upto.to)}`]
-  const first = Number(upto.deadline) - (scheme.config.lookbackSeconds ?? LOOKBACK_SECONDS) - 3_600
-  let window = BigInt(scheme.config.logWindow ?? 2_000)
-  const head = await scheme.rpc.request('eth_blockNumber', [], signal)
-  let high = head.kind === 'result' ? numberIn(head.value) : undefined
-  if (high === undefined) return { kind: 'unknown', reason: 'eth_blockNumber: the answer is not a number' }
-  for (let i = 0; i < MAX_WINDOWS; i++) {
-    const low = Math.max(0, high - Number(window) + 1)
-    const range = { fromBlock: hexOf(BigInt(low)), toBlock: hexOf(BigInt(high)) }
-    const [found, floor] = await Promise.all([
-      scheme.rpc.request('eth_getLogs', [{ address: upto.token, topics, ...range }], signal),
-      scheme.rpc.request('eth_getBlockByNumber', [range.fromBlock, false], signal),
-    ])
-    if (found.kind === 'failure') return { kind: 'unknown', reason: found.reason }
-    if (found.kind === 'error') {
-      if (window < 8n) return { kind: 'unknown', reason: `eth_getLogs: ${found.message}` }
-      window /= 2n
-      continue
-    }
-    const logs = parseLogs(found.value)
-    if (!logs) return { kind: 'unknown', reason: 'eth_getLogs: the answer is not a list of logs' }
+  const { rpc, config, searches: positions } = scheme
+  const head = await blockAt(rpc, 'latest', signal)
+  if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
+  const filter = { address: upto.token, topics: [TRANSFER, `0x${word(upto.from)}`, `0x${word(upto.to)}`] }
+  const last = Math.min(Number(upto.deadline), head.time)
+  const first = Number(upto.deadline) - (config.lookbackSeconds ?? LOOKBACK_SECONDS) - 3_600
+  const past = { filter, key: upto.key, first, last, head, positions, window: config.logWindow, signal }
+  const end = await searchPast(rpc, past, async (logs) => {
     for (const { transactionHash } of logs) {
       const paid = await paidIn(scheme, transactionHash, upto, signal)
       if (paid) return paid
     }
-    const time = floor.kind === 'result' ? numberIn((floor.value as { timestamp?: unknown } | null)?.timestamp) : 0
-    if (low === 0 || (time ?? 0) < first) break
-    high = low - 1
-  }
+    return undefined
+  })
+  if (end.kind === 'found') return end.found
+  if (end.kind === 'failure' || end.kind === 'refused') return { kind: 'unknown', reason: end.reason }
+  // Only our own accounts can settle it: until all blocks were searched, the transfer may be ours.
+  if (end.kind === 'more') return { kind: 'unknown', reason: 'the nonce is used, and its transfer was not found yet' }
   return { kind: 'unknown', reason: 'the nonce is used, and no transfer to the payee shows it', isUsed: true }
 }
 

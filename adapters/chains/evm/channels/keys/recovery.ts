@@ -1,9 +1,10 @@
 /** Finds the channels of API keys in the logs of the contract, after the loss of the database. */
 import { decodeAbiParameters, encodeEventTopics } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../node/x402_contracts.ts'
-import { type Hex, hexOf, lower, numberIn } from '../../../lib/hex.ts'
+import { type Hex, lower, numberIn, word } from '../../../lib/hex.ts'
 import type { Rpc } from '../../../lib/json_rpc.ts'
-import { type ChainLog, parseLogs } from '../../node/token.ts'
+import { halvedWindows, logsIn, searchWindows } from '../../node/log_search.ts'
+import type { ChainLog } from '../../node/token.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import type { KeyCalls } from './calls.ts'
 import { isKeyChannel, type KeyIndex } from './key_index.ts'
@@ -23,7 +24,7 @@ export type KeyRecoveryConfig = {
   readonly authorizer: Hex
   /** The account that sends deposits. */
   readonly relayer: Hex
-  /** Blocks of one question. Public nodes refuse more. */
+  /** Blocks of one question. Default: 2,000, and fewer where the node refuses that many. */
   readonly logWindow?: number | undefined
 }
 
@@ -36,7 +37,6 @@ export type KeyRecovering = {
 
 export type KeysRecovered = { readonly channels: number; readonly toBlock: number }
 
-const LOG_WINDOW = 2_000
 const [DEPOSITED = '0x'] = encodeEventTopics({ abi, eventName: 'Deposited' })
 const [CREATED = '0x'] = encodeEventTopics({ abi, eventName: 'ChannelCreated' })
 const CONFIG = ['address', 'address', 'address', 'address', 'address', 'uint40', 'bytes32'].map((type) => ({ type }))
@@ -47,30 +47,28 @@ const CONFIG = ['address', 'address', 'address', 'address', 'address', 'uint40',
  */
 export function keyRecovery(context: KeyRecoveryContext, config: KeyRecoveryConfig) {
   const { rpc, states, index, calls, digests } = context
-  const { asset, authorizer, logWindow = LOG_WINDOW } = config
-
-  async function logs(topics: readonly unknown[], from: number, to: number): Promise<readonly ChainLog[]> {
-    const range = { fromBlock: hexOf(BigInt(from)), toBlock: hexOf(BigInt(to)) }
-    const answer = await rpc.request('eth_getLogs', [{ address: BATCH_SETTLEMENT, topics, ...range }])
-    const found = answer.kind === 'result' ? parseLogs(answer.value) : undefined
-    if (!found) throw new Error(`the node does not answer for the logs of the blocks ${from} to ${to}`)
-    return found
-  }
+  const { asset, authorizer, logWindow } = config
 
   async function recover({ now, fromBlock, relayers = [] }: KeyRecovering): Promise<KeysRecovered> {
     const head = await rpc.request('eth_blockNumber', [])
     const toBlock = head.kind === 'result' ? numberIn(head.value) : undefined
     if (toBlock === undefined) throw new Error('the node does not tell its last block')
-    const senders = [config.relayer, ...relayers].map((address) => `0x${lower(address).slice(2).padStart(64, '0')}`)
+    const senders = [config.relayer, ...relayers].map((address) => `0x${word(address)}`)
     let channels = 0
-    for (let from = fromBlock; from <= toBlock; from += logWindow) {
-      const to = Math.min(from + logWindow - 1, toBlock)
-      const deposited = await logs([DEPOSITED, null, senders], from, to)
-      const ids = [...new Set(deposited.flatMap(({ topics }) => topics[1] ?? []))]
+    const range = { from: fromBlock, to: toBlock, first: 'oldest', windows: halvedWindows(logWindow) } as const
+    const end = await searchWindows(range, async (window) => {
+      const deposited = await logsIn(rpc, { address: BATCH_SETTLEMENT, topics: [DEPOSITED, null, senders] }, window)
+      if (deposited.kind !== 'logs') return deposited
+      const ids = [...new Set(deposited.logs.flatMap(({ topics }) => topics[1] ?? []))]
+      if (ids.length === 0) return { kind: 'on' }
       // The contract logs the configuration in the block of the first deposit.
-      const created = ids.length > 0 ? await logs([CREATED, ids], from, to) : []
-      for (const log of created) if (await record(log, now)) channels++
-    }
+      const created = await logsIn(rpc, { address: BATCH_SETTLEMENT, topics: [CREATED, ids] }, window)
+      if (created.kind !== 'logs') return created
+      for (const log of created.logs) if (await record(log, now)) channels++
+      return { kind: 'on' }
+    })
+    if (end.kind === 'failure' || end.kind === 'refused')
+      throw new Error(`the node does not answer for the logs of the contract: ${end.reason}`)
     return { channels, toBlock }
   }
 

@@ -90,6 +90,22 @@ describe('several keys', () => {
   })
 })
 
+describe('a process that has not seen the settlement', () => {
+  const at = (h: Harness) => ({ now: h.now(), signal: AbortSignal.timeout(10_000), charge: usdc(1_234n) })
+
+  test('never refuses a used nonce before all blocks were searched, and finds the transfer in the end', async () => {
+    const h = await harness()
+    const payment = await h.sign(await h.payer())
+    expect(await h.chain.settle(payment, h.offer, at(h))).toMatchObject({ kind: 'settled' })
+    await chainWorld.ask('anvil_mine', toHex(150), '0x1')
+    const restarted = evmChain({ ...h.config, logWindow: 1 })
+    const ends: string[] = []
+    for (let i = 0; i < 3; i++) ends.push((await restarted.settle(payment, h.offer, at(h))).kind)
+    expect(ends).toEqual(['unknown', 'unknown', 'settled'])
+    for (const each of [restarted, h.chain]) each.close()
+  })
+})
+
 describe('the funds of a wallet', () => {
   const at = (h: Harness) => ({ now: h.now(), signal: AbortSignal.timeout(10_000) })
 
