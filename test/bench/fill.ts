@@ -4,10 +4,17 @@ import type { Offer } from '../../core/x402/protocol.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 
 /**
- * `settled` are paid, with their results; `emptied` are paid so long ago that only the ledger row is left; `unpaid`
- * waited for a poll that never came. All but `emptied` have expired at `now`.
+ * `settled` are paid, with their results. `emptied` are paid so long ago that only the ledger row is left, spread
+ * evenly from `since` to `until` days ago. `unpaid` waited for a poll that never came. All but `emptied` have expired
+ * at `now`.
  */
-export type Filling = { readonly rows: number; readonly kind: 'settled' | 'emptied' | 'unpaid'; readonly now: number }
+export type Filling = {
+  readonly rows: number
+  readonly kind: 'settled' | 'emptied' | 'unpaid'
+  readonly now: number
+  readonly since?: number
+  readonly until?: number
+}
 
 /** Wallets that the calls belong to, in equal shares. */
 export const WALLETS = 10_000
@@ -39,7 +46,7 @@ export const walletOf = (index: number): string => `0x${index.toString(16).padSt
  * Adds the calls to the ledger at `path`, which is made where there is none. Their ids and keys are spread evenly over
  * all there may be, so that the next random one falls anywhere among them.
  */
-export async function fillLedger(path: string, { rows, kind, now }: Filling): Promise<void> {
+export async function fillLedger(path: string, { rows, kind, now, since = 365, until = 35 }: Filling): Promise<void> {
   await sqliteStorage(path).close()
   const database = new Database(path)
   database.run('PRAGMA synchronous = OFF')
@@ -59,8 +66,10 @@ export async function fillLedger(path: string, { rows, kind, now }: Filling): Pr
   for (let from = 0; from < rows; from += PORTION) {
     const end = Math.min(rows, from + PORTION)
     const numbers = `WITH RECURSIVE numbers(i) AS (SELECT ${from} UNION ALL SELECT i + 1 FROM numbers WHERE i < ${end - 1})`
-    // The oldest is a year old; what has a result is as old as that is kept.
-    const at = isEmptied ? `${now - 365 * DAY_MS} + i * ${(330 * DAY_MS) / rows}` : `${now - 31 * DAY_MS} + i % 1000`
+    // What has a result is as old as that is kept.
+    const at = isEmptied
+      ? `${now - since * DAY_MS} + i * ${((since - until) * DAY_MS) / rows}`
+      : `${now - 31 * DAY_MS} + i % 1000`
     const time = `cast(${at} as integer)`
     database.transaction(() => {
       database.run(
@@ -88,11 +97,19 @@ export async function fillLedger(path: string, { rows, kind, now }: Filling): Pr
   }
   if (rows > PORTION) for (const { sql } of indexes) database.run(sql)
   // Rows that are inserted as settled are seen by no trigger.
-  if (isPaid)
+  if (isPaid) {
     database.run(`INSERT INTO spend_totals
       SELECT payer, settled_at / ${DAY_MS}, gateway, endpoint, ':' || model, asset, 1, count(*), 0,
         sum(cast(paid AS INTEGER)), 0, 0, max(settled_at)
       FROM calls WHERE true GROUP BY 1, 2, 3, 4, 5, 6 ON CONFLICT DO NOTHING`)
+    for (const unit of [3_600_000, DAY_MS]) {
+      const sum = (at: string, rest: string) => `INSERT INTO call_totals
+        SELECT ${unit}, ${at} - ${at} % ${unit}, gateway, endpoint, ':' || model, ${rest}
+        FROM calls WHERE true GROUP BY 1, 2, 3, 4, 5, 6, 7 ON CONFLICT DO NOTHING`
+      database.run(sum('settled_at', `'settled', 0, 0, count(*), 0, sum(cast(paid AS INTEGER))`))
+      database.run(sum('ended_at', `'completed', 1000, 0, count(*), 0, 0`))
+    }
+  }
   database.run('PRAGMA wal_checkpoint(TRUNCATE)')
   database.close(true)
 }

@@ -319,6 +319,20 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
+    of('core/payment/control', 'test/core/payment/control_totals_test.ts'),
+    [
+      ['settlements that the sums have are counted again', `Math.max(state.summedUntil, overlap)`, `overlap`],
+      ['the hours of today are not in the sum of a gateway', `...(until > day ?`, `...(until < day ?`],
+      [
+        'what settled before the sums were read is counted beside them',
+        `if (settlement <= settlements) pending.delete(id)`,
+        ``,
+      ],
+      ['settled calls are never forgotten', `(!isFollowed && settlement <= summed)`, `false`],
+      ['what a sum of a wallet lacks is forgotten while it is read', `settlement <= summed)`, `settlement < Infinity)`],
+    ],
+  ],
+  [
     of(CHANNELS, `${TESTS}/channels_full_test.ts`),
     [
       [

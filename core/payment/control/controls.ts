@@ -98,7 +98,9 @@ async function refresh(state: State): Promise<void> {
   await read(state)
   const limits = Object.values(state.rules.gateway_limits)
   const isLimited = limits.some((limit) => limit.usdc_per_day ?? limit.usdc_per_month)
-  if (isLimited) await state.spending.follow(state.clock.now())
+  const now = state.clock.now()
+  if (isLimited) await state.spending.follow(now)
+  state.spending.forget(now, isLimited)
 }
 
 async function changeRules(state: State, change: Parameters<Controls['change']>[0]): Promise<Rules> {
@@ -193,18 +195,11 @@ async function holdWithin(
   { own, wallet }: { readonly own: Limit | undefined; readonly wallet: Limit | undefined },
   { payer, gateway, amount, now }: LimitedOrder & { readonly now: number },
 ): Promise<SpendingHold> {
-  const spent = new Map<Period, () => bigint>()
-  for (const period of PERIODS)
-    if (wallet?.[`usdc_per_${period}`] !== undefined) spent.set(period, await spending.wallet(payer, period, now))
+  const limited = wallet ? PERIODS.filter((period) => wallet[`usdc_per_${period}`] !== undefined) : []
+  const spent = limited.length > 0 ? await spending.wallet(payer, limited, now) : () => 0n
   if (own)
     requireBudget(own, { amount, now, whose: GATEWAY, spent: (period) => spending.gateway(gateway, period, now) })
-  if (wallet)
-    requireBudget(wallet, {
-      amount,
-      now,
-      whose: `The wallet ${payer}`,
-      spent: (period) => spent.get(period)?.() ?? 0n,
-    })
+  if (wallet) requireBudget(wallet, { amount, now, whose: `The wallet ${payer}`, spent })
   return spending.hold({ payer, gateway, amount }, now)
 }
 

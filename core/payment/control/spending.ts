@@ -2,6 +2,7 @@
 import type { CallObserver } from '../../ports/call_events.ts'
 import type { Call, LedgerCursor, LedgerEntry, LedgerReads } from '../../ports/mod.ts'
 import { parseAtomic } from '../../x402/money.ts'
+import { HOUR_MS } from '../reports/call_totals.ts'
 
 export type Period = 'day' | 'month'
 
@@ -18,7 +19,7 @@ export function periodOf(period: Period, now: number): { readonly from: number; 
 type Pending = Pick<Call, 'payer' | 'gateway'> & {
   amount: bigint
   readonly until: number
-  /** Which settlement of this process it was. A wallet's sum, once read, may lack those that came later. */
+  /** Which settlement of this process it was. A sum that was being read then may lack it. */
   settlement?: number
 }
 
@@ -33,10 +34,12 @@ export type SpendingHold = {
 export type Spending = {
   /** Counts each call from its opening until it is settled or has failed. */
   readonly observer: CallObserver
-  /** Reads the settlements since the last time, for totals of gateways. In small steps. */
+  /** Reads the settlements since the last time, for totals of gateways: the sums first, then in small steps. */
   follow(now: number): Promise<void>
-  /** Reads what a wallet has spent. The sum then counts what is under way when it is called. */
-  wallet(payer: string, period: Period, now: number): Promise<() => bigint>
+  /** Forgets calls that no sum lacks, and totals unless they are followed. To be called every few seconds. */
+  forget(now: number, isFollowed: boolean): void
+  /** Reads what a wallet has spent in each period. The sums then count what is under way when they are called. */
+  wallet(payer: string, periods: readonly Period[], now: number): Promise<(period: Period) => bigint>
   gateway(name: string, period: Period, now: number): bigint
   /** Counts an order as under way. */
   hold(order: Pick<Call, 'payer' | 'gateway'> & { readonly amount: bigint }, now: number): SpendingHold
@@ -49,15 +52,21 @@ const OVERLAP_MS = 10_000
 const PENDING_MS = 3_600_000
 
 type State = {
-  readonly ledger: Pick<LedgerReads, 'listSettled' | 'spendByModel'>
+  readonly ledger: Pick<LedgerReads, 'listSettled' | 'spendByModel' | 'callTotals'>
   readonly pending: Map<string, Pending>
   settlements: number
+  /** How many settlements there were when each sum of a wallet began to be read. */
+  readonly reads: Set<{ readonly settlements: number }>
+  /** As many settlements no sum lacked when calls were forgotten last. */
+  summed: number
   holds: number
   /** By gateway and day; a month is the sum of its days. */
   readonly totals: Map<string, bigint>
   /** Settlements of the overlap that were counted. */
   readonly seen: Map<string, number>
   cursor: LedgerCursor | undefined
+  /** Up to here, totals are the sums that storage keeps. */
+  summedUntil: number
   month: number
 }
 
@@ -66,16 +75,20 @@ export function spendings(ledger: State['ledger']): Spending {
     ledger,
     pending: new Map(),
     settlements: 0,
+    reads: new Set(),
+    summed: 0,
     holds: 0,
     totals: new Map(),
     seen: new Map(),
     cursor: undefined,
+    summedUntil: 0,
     month: 0,
   }
   return {
     observer: observerOf(state),
     follow: (now) => follow(state, now),
-    wallet: (payer, period, now) => walletSum(state, { payer, period, now }),
+    forget: (now, isFollowed) => forget(state, now, isFollowed),
+    wallet: (payer, periods, now) => walletSums(state, { payer, periods, now }),
     hold: (order, now) => hold(state, order, now),
     gateway: (name, period, now) => gatewaySum(state, { name, period, now }),
   }
@@ -118,14 +131,10 @@ function count({ seen, pending, totals }: State, entry: LedgerEntry): void {
 }
 
 async function follow(state: State, now: number): Promise<void> {
-  const { ledger, totals, seen } = state
+  const { ledger, seen } = state
   const { from } = periodOf('month', now)
-  if (from !== state.month) {
-    totals.clear()
-    seen.clear()
-    state.cursor = undefined
-    state.month = from
-  }
+  if (from !== state.month) state.cursor = undefined
+  if (!state.cursor) await readSums(state, from, now)
   for (;;) {
     const after = state.cursor
     const entries = await ledger.listSettled({ since: from, limit: BATCH, ...(after && { after }) })
@@ -136,9 +145,47 @@ async function follow(state: State, now: number): Promise<void> {
   }
   if (!state.cursor) return
   const overlap = Math.min(state.cursor.at, now) - OVERLAP_MS
-  const at = Math.max(from, overlap)
+  const at = Math.max(state.summedUntil, overlap)
   state.cursor = { at, id: '' }
   for (const [id, settledAt] of seen) if (settledAt < at) seen.delete(id)
+}
+
+/**
+ * Begins a month with the sums that storage keeps, of its days and of the hours of the last one: after a restart only
+ * the settlements of the current hour are read one by one.
+ */
+async function readSums(state: State, from: number, now: number): Promise<void> {
+  const { ledger, pending, totals, seen, settlements } = state
+  const until = Math.max(from, Math.floor((now - OVERLAP_MS) / HOUR_MS) * HOUR_MS)
+  const day = periodOf('day', until).from
+  const sums = [
+    ...(day > from ? await ledger.callTotals({ unit: 'day', since: from, until: day, by: 'gateway' }) : []),
+    ...(until > day ? await ledger.callTotals({ unit: 'hour', since: day, until, by: 'gateway' }) : []),
+  ]
+  totals.clear()
+  seen.clear()
+  for (const { outcome, at, name, spent } of sums) {
+    if (outcome !== 'settled' || name === null) continue
+    const key = `${periodOf('day', at).from} ${name}`
+    totals.set(key, (totals.get(key) ?? 0n) + spent)
+  }
+  // Settled before the sums were read: the sums have it, or the list of what settled since then.
+  for (const [id, { settlement = Infinity }] of pending) if (settlement <= settlements) pending.delete(id)
+  state.month = from
+  state.summedUntil = until
+  state.cursor = { at: until, id: '' }
+}
+
+/** A sum that was being read the last time has been used since, so what it may have lacked is not needed any more. */
+function forget(state: State, now: number, isFollowed: boolean): void {
+  const { pending, reads, settlements, summed } = state
+  state.summed = Math.min(settlements, ...[...reads].map((read) => read.settlements))
+  for (const [id, { until, settlement = Infinity }] of pending)
+    if (until <= now || (!isFollowed && settlement <= summed)) pending.delete(id)
+  if (isFollowed) return
+  state.totals.clear()
+  state.seen.clear()
+  state.cursor = undefined
 }
 
 function underWay({ pending }: State, fits: (call: Pending) => boolean, now: number): bigint {
@@ -150,15 +197,26 @@ function underWay({ pending }: State, fits: (call: Pending) => boolean, now: num
   return sum
 }
 
-async function walletSum(
+async function walletSums(
   state: State,
-  { payer, period, now }: { readonly payer: string; readonly period: Period; readonly now: number },
-): Promise<() => bigint> {
-  const before = state.settlements
-  const spends = await state.ledger.spendByModel(payer, periodOf(period, now).from)
-  const spent = spends.reduce((sum, each) => sum + each.spent, 0n)
-  const isMissing = ({ settlement = Infinity }: Pending) => settlement > before
-  return () => spent + underWay(state, (call) => call.payer === payer && isMissing(call), now)
+  { payer, periods, now }: { readonly payer: string; readonly periods: readonly Period[]; readonly now: number },
+): Promise<(period: Period) => bigint> {
+  const { ledger, reads } = state
+  const read = { settlements: state.settlements }
+  reads.add(read)
+  try {
+    const sums = new Map<Period, () => bigint>()
+    for (const period of periods) {
+      const before = state.settlements
+      const spends = await ledger.spendByModel(payer, periodOf(period, now).from)
+      const spent = spends.reduce((sum, each) => sum + each.spent, 0n)
+      const isMissing = ({ settlement = Infinity }: Pending) => settlement > before
+      sums.set(period, () => spent + underWay(state, (call) => call.payer === payer && isMissing(call), now))
+    }
+    return (period) => sums.get(period)?.() ?? 0n
+  } finally {
+    reads.delete(read)
+  }
 }
 
 function gatewaySum(
