@@ -27,6 +27,8 @@ export type Target = {
   readonly vendor: Vendor
   readonly process: FareboxProcess
   readonly solana: SolanaTarget | undefined
+  /** Settings of the process, for another one beside it or a command of the operator. */
+  readonly environment: Readonly<Record<string, string>>
   /** From now on the node takes transactions and answers none; resolves at the first. Ends with `restart`. */
   hold(): Promise<void>
   /** Kills it without warning. */
@@ -165,6 +167,7 @@ export async function startTarget({
         return process
       },
       dir,
+      environment: settingsOfProcess,
       solana: solana && { node: solana.node, feePayer: solana.feePayer },
       crash: () => process.stop(),
       hold: node.hold,
