@@ -41,7 +41,10 @@ export const channelFor = (offer: Offer, wallet: PrivateKeyAccount, key: Key) =>
   })
 
 /** A deposit into the channel of a key, with a voucher for `price`. */
-export async function deposit(offer: Offer, { wallet, key, price }: { wallet: PrivateKeyAccount; key: Key; price: string }) {
+export async function deposit(
+  offer: Offer,
+  { wallet, key, price }: { wallet: PrivateKeyAccount; key: Key; price: string },
+) {
   const signing = { offer: { ...offer, amount: price }, channel: channelFor(offer, wallet, key) }
   const payment = await signDeposit(key.account, { ...signing, amount: DEPOSIT, by: wallet })
   return { ...payment, accepted: offer }

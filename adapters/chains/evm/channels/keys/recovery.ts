@@ -3,7 +3,14 @@ import { decodeAbiParameters, encodeEventTopics } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../node/x402_contracts.ts'
 import { type Hex, lower, numberIn, word } from '../../../lib/hex.ts'
 import type { Rpc } from '../../../lib/json_rpc.ts'
-import { halvedWindows, logsIn, searchWindows } from '../../node/log_search.ts'
+import {
+  type BlockRange,
+  halvedWindows,
+  type LogSearch,
+  logsIn,
+  searchWindows,
+  type WindowRead,
+} from '../../node/log_search.ts'
 import type { ChainLog } from '../../node/token.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import type { KeyCalls } from './calls.ts'
@@ -54,22 +61,40 @@ export function keyRecovery(context: KeyRecoveryContext, config: KeyRecoveryConf
     const toBlock = head.kind === 'result' ? numberIn(head.value) : undefined
     if (toBlock === undefined) throw new Error('the node does not tell its last block')
     const senders = [config.relayer, ...relayers].map((address) => `0x${word(address)}`)
-    let channels = 0
     const range = { from: fromBlock, to: toBlock, first: 'oldest', windows: halvedWindows(logWindow) } as const
-    const end = await searchWindows(range, async (window) => {
+    let channels = 0
+    const opened = new Set<Hex>()
+    const waiting = new Set<Hex>()
+    await search(range, async (window) => {
       const deposited = await logsIn(rpc, { address: BATCH_SETTLEMENT, topics: [DEPOSITED, null, senders] }, window)
       if (deposited.kind !== 'logs') return deposited
-      const ids = [...new Set(deposited.logs.flatMap(({ topics }) => topics[1] ?? []))]
-      if (ids.length === 0) return { kind: 'on' }
-      // The contract logs the configuration in the block of the first deposit.
-      const created = await logsIn(rpc, { address: BATCH_SETTLEMENT, topics: [CREATED, ids] }, window)
-      if (created.kind !== 'logs') return created
-      for (const log of created.logs) if (await record(log, now)) channels++
-      return { kind: 'on' }
+      const ids = deposited.logs.flatMap(({ topics }) => topics[1] ?? []).filter((id) => !opened.has(id))
+      for (const id of ids) waiting.add(id)
+      return ids.length > 0 ? await recordCreated(window) : { kind: 'on' }
     })
+    // Anyone may have opened a channel before its deposit.
+    await search(range, recordCreated)
+    return { channels, toBlock }
+
+    /** Records the waiting channels that were opened in a window. */
+    async function recordCreated(window: BlockRange): Promise<WindowRead<never>> {
+      if (waiting.size === 0) return { kind: 'on' }
+      const created = await logsIn(rpc, { address: BATCH_SETTLEMENT, topics: [CREATED, [...waiting]] }, window)
+      if (created.kind !== 'logs') return created
+      for (const log of created.logs) {
+        if (await record(log, now)) channels++
+        const id = log.topics[1] as Hex
+        opened.add(id)
+        waiting.delete(id)
+      }
+      return { kind: 'on' }
+    }
+  }
+
+  async function search(range: LogSearch, read: (window: BlockRange) => Promise<WindowRead<never>>): Promise<void> {
+    const end = await searchWindows(range, read)
     if (end.kind === 'failure' || end.kind === 'refused')
       throw new Error(`the node does not answer for the logs of the contract: ${end.reason}`)
-    return { channels, toBlock }
   }
 
   async function record({ data }: ChainLog, now: number): Promise<boolean> {

@@ -1,8 +1,10 @@
 /** API keys on a real node: deposits that pay for no call, what is charged and sent back, and the index of keys. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { type Hex, keccak256, toHex } from 'viem'
+import { encodeFunctionData, type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
+import type { ChannelConfig } from '../../../../../../adapters/chains/evm/channels/digests.ts'
 import { evmChain } from '../../../../../../adapters/chains/evm/mod.ts'
+import { batchSettlementAbi } from '../../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease.ts'
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
 import { systemClock } from '../../../../../../adapters/local.ts'
@@ -12,13 +14,14 @@ import type { Offer, Payment } from '../../../../../../core/mod.ts'
 import { keySalt, keyText, privateKeyOf } from '../../../../../../core/x402/api_key.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../../core/x402/offer.ts'
+import { COLLECTOR, COLLECTOR_CODE } from '../../../../../conformance/schemes/signers.ts'
 import { scriptedChat, wholeAnswer } from '../../../../../fakes/chat.ts'
 import { encodePayment, kit } from '../../../../../kit.ts'
 import { ASSET, DOMAIN, NETWORK, world, type World } from '../../evm_kit.ts'
 import { channelKit, DEPOSIT, depositOf, digests, PRICE } from '../channel_kit.ts'
 
 let node: World
-const { seller, at } = channelKit(() => node)
+const { seller, sendAs, at } = channelKit(() => node)
 let made = 0
 
 beforeAll(async () => void (node = await world()), 60_000)
@@ -61,7 +64,7 @@ async function keyBuyer(offer: Offer, change: { salt?: Hex; authorizer?: Hex } =
       payload: { type: 'deposit', channelConfig: config, voucher, deposit: other },
     }
   }
-  return { payer, key, seed, channelId, deposit }
+  return { payer, key, seed, config, channelId, deposit }
 }
 
 async function buyWith(
@@ -144,6 +147,32 @@ describe('API keys on a node', () => {
     ])
     expect(await found.channels(theirs.key.address, later)).toEqual([])
     for (const each of [chain, restored, other.chain]) each.close()
+  })
+
+  test('a channel that a stranger opened long before its deposit is found again, and none that strangers fill', async () => {
+    const storage = memoryStorage()
+    const { chain, keys, offer, open } = await keySeller(storage)
+    const [owner, stranger] = [await keyBuyer(offer), await keyBuyer(offer)]
+    const fromBlock = Number(await node.ask<Hex>('eth_blockNumber'))
+    await node.ask('anvil_setCode', COLLECTOR, COLLECTOR_CODE)
+    await node.setBalance(COLLECTOR, 2n)
+    await node.ask('anvil_setBalance', stranger.payer.address, toHex(10n ** 20n))
+    const fill = (config: ChannelConfig) =>
+      sendAs(
+        stranger.payer,
+        encodeFunctionData({ abi: batchSettlementAbi, functionName: 'deposit', args: [config, 1n, COLLECTOR, '0x'] }),
+      )
+    await fill(owner.config)
+    await fill({ ...owner.config, payer: lower(stranger.payer.address) })
+    // More blocks than one question for logs has.
+    await node.ask('anvil_mine', toHex(2_100), '0x0')
+    await keys.deposit(await owner.deposit(), at())
+    const restored = await open(memoryStorage())
+    expect(await restored.recoverKeys?.({ now: node.now(), fromBlock })).toMatchObject({ channels: 1 })
+    expect(await restored.apiKeys?.channels(owner.key.address, at())).toMatchObject([
+      { channelId: owner.channelId, available: DEPOSIT + 1n },
+    ])
+    for (const each of [chain, restored]) each.close()
   })
 
   test('a deposit is refused for a wallet as the key, another salt, and a signature that is not of the payer', async () => {
