@@ -42,6 +42,7 @@ async function checkChild(
   const now = clock.now()
   const child = await keys.child(address, { now, signal })
   if (child?.status !== 'active') return false
+  limits.controls?.requireUnblocked(address)
   const { models, perMinute } = child
   // As the ledger names it, whatever the order calls it.
   const { model } = endpoint.remember(input)

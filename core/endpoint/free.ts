@@ -47,6 +47,8 @@ export type FreeContext = StreamedContext &
     readonly records: RecordStorage & Pick<CallStorage, 'getCall'>
     /** Wallets that show who they are without paying. */
     readonly signIns: SignIns
+    /** Throws where the operator sells nothing to this wallet, or blocks the other address (contract 1.67). */
+    requireListed(payer: string, otherAddress: string): void
     /** Cryptographically strong bytes. */
     random(bytes: number): Uint8Array
     /** Whether an `Authorization` header is the operator's (contract 3.9). Takes constant time. */

@@ -91,6 +91,9 @@ export type KeyDeposit =
 
 type At = { readonly now: number; readonly signal: AbortSignal }
 
+/** `requireListed`: throws where nothing is sold to this payer or key. Asked once both have signed. */
+export type KeyDepositOptions = At & { requireListed?(payer: string, key: string): void }
+
 /** `settleFinished`: charges the call of an authorization if its result is there and unpaid. */
 export type KeyClosingOptions = At & {
   settleFinished(authorization: string, payFor: (offer: Offer) => Payment): Promise<void>
@@ -118,7 +121,7 @@ export interface ChainKeys {
   /** A page of the channels of all keys, by address: those after `after`, of at most `limit` addresses. */
   list(at: { readonly now: number; readonly after: string; readonly limit: number }): Promise<readonly ListedKey[]>
   /** Brings a deposit on chain that names a key, and makes the key known. */
-  deposit(payment: Payment, at: At): Promise<KeyDeposit>
+  deposit(payment: Payment, at: KeyDepositOptions): Promise<KeyDeposit>
   /**
    * Sends back to the payer what is neither charged nor reserved by calls that are open. Whoever asks has shown the key
    * or, with `payer`, that wallet: then only channels of that payer are closed.

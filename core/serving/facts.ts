@@ -59,6 +59,7 @@ export function describe(
     ledger: storage,
     records: storage,
     random,
+    requireListed: (payer: string, otherAddress: string) => engine.limits.controls?.requireListed(payer, otherAddress),
     signIns: engine.identity.signIns,
   }
   return { documents, offering, freeContext }

@@ -39,6 +39,8 @@ export type Controls = {
    * those that may buy. Nothing was charged.
    */
   requireListed(payer: string, otherAddress?: string): void
+  /** Throws where this address is blocked, whatever may be bought by others. */
+  requireUnblocked(address: string): void
   /**
    * Counts an order as under way. Throws where a limit of its wallet or gateway does not allow it; nothing was charged.
    * Undefined where no limit applies.
@@ -84,6 +86,7 @@ export function controls({ storage, clock }: Pick<State, 'storage' | 'clock'>): 
     marked: (product, price) => withMargin(price, marginOf(product)),
     honoured: (product, price, signed) => honoured(state.rules, product, { price, signed, now: clock.now() }),
     requireListed: (payer, otherAddress) => requireListed(state.rules, payer, otherAddress),
+    requireUnblocked: (address) => requireUnblocked(state.rules, address),
     reserve: (order) => reserve(state, order),
   }
 }
@@ -160,11 +163,13 @@ function honoured(
   return prices.find(({ amount }) => String(amount) === signed) ?? current
 }
 
+function requireUnblocked({ blocked }: Pick<Rules, 'blocked'>, wallet: string): void {
+  const block = blocked[wallet.toLowerCase()]
+  if (block) throw refused(`The operator has blocked the wallet ${wallet}${block.reason ? `: ${block.reason}` : ''}.`)
+}
+
 function requireListed({ blocked, allowed }: Rules, payer: string, otherAddress: string | undefined): void {
-  for (const wallet of otherAddress ? [payer, otherAddress] : [payer]) {
-    const block = blocked[wallet.toLowerCase()]
-    if (block) throw refused(`The operator has blocked the wallet ${wallet}${block.reason ? `: ${block.reason}` : ''}.`)
-  }
+  for (const wallet of otherAddress ? [payer, otherAddress] : [payer]) requireUnblocked({ blocked }, wallet)
   if (Object.keys(allowed).length > 0 && !allowed[payer.toLowerCase()])
     throw refused(`This gateway sells to listed wallets only, and ${payer} is not among them.`)
 }

@@ -49,7 +49,7 @@ const deposit = free({
     'Buys nothing. The key itself is not sent: its address is payerAuthorizer, and salt is keccak256("farebox key v1" and the 20 bytes of that address). The same request may be sent again, and deposits once.',
   tag: 'keys',
   limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
-  errors: ['INVALID_BODY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY'],
+  errors: ['INVALID_BODY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_ALLOWED', 'NOT_FOUND', 'NOT_READY'],
   input: Deposit,
   hidden: true,
   output: Type.Object({
@@ -63,8 +63,11 @@ const deposit = free({
     const decoded = decodePayment(textOf(fieldsOf(await request.json()).payment))
     if (!decoded.ok) throw new ApiError('INVALID_PARAMETER', { message: decoded.reason, param: 'payment' })
     const outcome = await within(clock, SETTLE_MS, (signal) =>
-      keys.deposit(decoded.payment, { now: clock.now(), signal }),
-    ).catch((error: Error): KeyDeposit => ({ kind: 'unknown', reason: error.message }))
+      keys.deposit(decoded.payment, { now: clock.now(), signal, requireListed: context.requireListed }),
+    ).catch((error: Error): KeyDeposit => {
+      if (error instanceof ApiError) throw error
+      return { kind: 'unknown', reason: error.message }
+    })
     if (outcome.kind !== 'deposited') throw notDone(outcome)
     const { channel, transaction } = outcome
     return json(200, { object: 'key.deposit', transaction, channel: publicChannel(channel) }, PRIVATE)

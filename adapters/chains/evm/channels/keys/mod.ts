@@ -7,6 +7,7 @@ import type {
   KeyClosing,
   KeyClosingOptions,
   KeyDeposit,
+  KeyDepositOptions,
   KeyOrder,
   KeyPayment,
   Lending,
@@ -147,7 +148,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
   }
 
   /** Checks a deposit as one that pays for a call, and that its key can be nobody's wallet; then brings it on chain. */
-  async function deposit(payment: Payment, at: CallOptions): Promise<KeyDeposit> {
+  async function deposit(payment: Payment, at: KeyDepositOptions): Promise<KeyDeposit> {
     const terms = channels.terms()
     if (!fits(terms, payment.accepted))
       return refusedChannel('PAYMENT_INVALID', 'network_mismatch', `this is not ${network}`)
@@ -155,6 +156,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
     if ('kind' in parsed) return parsed
     const bad = notOfKey(parsed) ?? (await channels.wrongDepositing(parsed, at)) ?? (await walletProblem(parsed, at))
     if (bad) return bad
+    at.requireListed?.(parsed.config.payer, parsed.config.payerAuthorizer)
     const problem = await deposits.problem(parsed, at)
     if (problem && problem !== 'landed') return problem
     const landing = await deposits.land(parsed, at)
