@@ -1,8 +1,7 @@
 import type { CallOptions, CheckResult } from './lib/results.ts'
-import { portOf } from './lib/verbs.ts'
 import type { Chain, ChainKeys, Identity, Lent, Proof, Refunding, RefundOptions } from '../../core/ports/mod.ts'
 import type { Offer, Payment, Usdc } from '../../core/x402/mod.ts'
-import { boundedMap, type BoundedMap } from '../../core/lib/mod.ts'
+import { boundedMap, type BoundedMap, portOf } from '../../core/lib/mod.ts'
 
 type SignedText = Proof & { readonly network: string }
 

@@ -4,7 +4,8 @@
  */
 import { ApiError, rowOf } from '../http/errors.ts'
 import { outages } from '../lib/outages.ts'
-import type { Chain, Ports } from '../ports/mod.ts'
+import { portOf } from '../lib/verbs.ts'
+import type { Chain, Ports, Verdict } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
 import type { ChatVendor } from '../ports/vendors/chat.ts'
 import type { Vendors } from '../ports/vendors/mod.ts'
@@ -31,7 +32,7 @@ export function withHealthStatus<Some extends Ports>(
   const seen = new Map<string, ProviderStatus>()
   const sight = (name: string): ProviderStatus => seen.get(name) ?? NOTHING_SEEN
   const note = noted(ports.clock, seen)
-  const verification = watchedVerification(ports, name)
+  const verification = verificationState(ports, name)
   return {
     healthStatus: {
       chain: () => sight(CHAIN),
@@ -40,14 +41,14 @@ export function withHealthStatus<Some extends Ports>(
     },
     ports: {
       ...ports,
-      chain: verification.watched(watchedChain(ports.chain, note)),
+      chain: watchedChain(ports.chain, { note, verification }),
       vendors: watchedVendors(ports.vendors, note),
     },
   }
 }
 
 /** Tracks verifications of payments: alerts once they have failed for a while, and logs when one succeeds again. */
-function watchedVerification({ clock, log }: Ports, gateway: string) {
+function verificationState({ clock, log }: Ports, gateway: string) {
   const down = outages({ log, clock, over: 'payments can be verified again' })
   let failingSince: number | undefined
   let failedAt = 0
@@ -57,20 +58,8 @@ function watchedVerification({ clock, log }: Ports, gateway: string) {
       failingSince !== undefined &&
       failedAt - failingSince >= UNAVAILABLE_AFTER_MS &&
       clock.now() - failedAt < STALE_MS,
-    watched: (chain: Chain): Chain => ({
-      ...chain,
-      async verify(...args) {
-        try {
-          const verdict = await chain.verify(...args)
-          if (verdict.kind === 'unavailable') failed(verdict.reason)
-          else worked()
-          return verdict
-        } catch (error) {
-          failed((error as Error).message)
-          throw error
-        }
-      },
-    }),
+    failed,
+    worked,
   }
 
   function failed(why: string): void {
@@ -121,23 +110,65 @@ function noted(clock: Clock, seen: Map<string, ProviderStatus>): Note {
   }
 }
 
-function watchedChain(chain: Chain, note: Note): Chain {
-  return {
-    ...chain,
-    verify: (...args) => note(CHAIN, chain.verify(...args), { isAway: ({ kind }) => kind === 'unavailable' }),
+type Watching = { readonly note: Note; readonly verification: ReturnType<typeof verificationState> }
+
+function watchedChain(chain: Chain, { note, verification }: Watching): Chain {
+  return portOf<Chain>({
+    families: chain.families,
+    balance: chain.balance,
+    terms: chain.terms,
+    closed: chain.closed,
+    check: chain.check,
+    refresh: chain.refresh,
+    proves: chain.proves,
+    hasSigned: chain.hasSigned,
+    identify: chain.identify,
+    async verify(...args) {
+      try {
+        const isAway = ({ kind }: Verdict) => kind === 'unavailable'
+        const verdict = await note(CHAIN, chain.verify(...args), { isAway })
+        if (verdict.kind === 'unavailable') verification.failed(verdict.reason)
+        else verification.worked()
+        return verdict
+      } catch (error) {
+        verification.failed((error as Error).message)
+        throw error
+      }
+    },
+    secure: chain.secure,
     settle: (...args) =>
       note(CHAIN, chain.settle(...args), { isAway: ({ kind }) => kind === 'unknown' || kind === 'unavailable' }),
-  }
+    drawDown: chain.drawDown,
+    fate: chain.fate,
+    refund: chain.refund,
+    apiKeys: chain.apiKeys,
+  })
 }
 
 function watchedVendors(vendors: Vendors, note: Note): Vendors {
   const images = onceEach(watchedImages)
   const chat = onceEach(watchedChat)
-  return {
-    ...vendors,
+  return portOf<Vendors>({
     images: (row) => images(row.id, vendors.images(row), note),
     chat: (row) => chat(row.id, vendors.chat(row), note),
-  }
+    video: vendors.video,
+    audio: vendors.audio,
+    rpc: vendors.rpc,
+    voice: vendors.voice,
+    phone: vendors.phone,
+    onramp: vendors.onramp,
+    bridge: vendors.bridge,
+    search: vendors.search,
+    websearch: vendors.websearch,
+    prediction: vendors.prediction,
+    defi: vendors.defi,
+    market: vendors.market,
+    swap: vendors.swap,
+    characters: vendors.characters,
+    sandbox: vendors.sandbox,
+    media: vendors.media,
+    stream: vendors.stream,
+  })
 }
 
 /** Caches the wrapper of each model's vendor, because every quote asks for it. */
@@ -155,15 +186,20 @@ function onceEach<Vendor>(dress: (id: string, vendor: Vendor, note: Note) => Ven
 
 function watchedImages(id: string, vendor: ImageVendor, note: Note): ImageVendor {
   const { edit } = vendor
-  return {
-    ...vendor,
+  return portOf<ImageVendor>({
     generate: (...job) => note(id, vendor.generate(...job), { isFailure }),
-    ...(edit && { edit: (...job: Parameters<typeof edit>) => note(id, edit(...job), { isFailure }) }),
-  }
+    edit: edit && ((...job) => note(id, edit(...job), { isFailure })),
+    isFull: vendor.isFull,
+  })
 }
 
 function watchedChat(id: string, vendor: ChatVendor, note: Note): ChatVendor {
-  return { ...vendor, ask: (...order) => note(id, vendor.ask(...order), { isFailure }) }
+  return portOf<ChatVendor>({
+    ask: (...order) => note(id, vendor.ask(...order), { isFailure }),
+    format: vendor.format,
+    translatesChat: vendor.translatesChat,
+    isFull: vendor.isFull,
+  })
 }
 
 /** A request that the model refuses is not a failure of the model. */

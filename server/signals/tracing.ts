@@ -4,6 +4,7 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
+import { portOf } from '../../core/lib/mod.ts'
 import type { Chain, Clock, Meter } from '../../core/mod.ts'
 import { masked } from '../log.ts'
 import type { Timed } from '../metrics.ts'
@@ -46,20 +47,34 @@ export function tracing(options: TracingOptions): Tracing {
     request: (request, answer) => tracedRequest(tracer, request, answer),
     timed: (name, vendor) => tracedVendor(tracer, name, vendor),
     chain: (chain, gateway) => tracedChain(tracer, chain, gateway),
-    meter: (gateway, meter, routes) => ({
-      ...meter,
-      answered(endpoint, status, ms) {
-        const span = tracer.active.getStore()
-        const route = routes.get(endpoint)
-        if (span) {
-          Object.assign(span.attributes, { [NAMES.gateway]: gateway, [NAMES.endpoint]: endpoint })
-          if (route !== undefined) Object.assign(span, { name: route })
-          if (route !== undefined) span.attributes[NAMES.route] = route
-        }
-        meter.answered(endpoint, status, ms)
-      },
-    }),
+    meter: (gateway, meter, routes) => tracedMeter(tracer, meter, { gateway, routes }),
   }
+}
+
+function tracedMeter(
+  tracer: Tracer,
+  meter: Meter,
+  { gateway, routes }: { readonly gateway: string; readonly routes: ReadonlyMap<string, string> },
+): Meter {
+  return portOf<Meter>({
+    answered(endpoint, status, ms) {
+      const span = tracer.active.getStore()
+      const route = routes.get(endpoint)
+      if (span) {
+        Object.assign(span.attributes, { [NAMES.gateway]: gateway, [NAMES.endpoint]: endpoint })
+        if (route !== undefined) Object.assign(span, { name: route })
+        if (route !== undefined) span.attributes[NAMES.route] = route
+      }
+      meter.answered(endpoint, status, ms)
+    },
+    quoted: meter.quoted,
+    judged: meter.judged,
+    attempted: meter.attempted,
+    refunded: meter.refunded,
+    moved: meter.moved,
+    streamBegan: meter.streamBegan,
+    tokensUsed: meter.tokensUsed,
+  })
 }
 
 async function tracedRequest(
@@ -116,13 +131,22 @@ function tracedVendor<T extends object>(tracer: Tracer, name: string, vendor: T)
 }
 
 function tracedChain(tracer: Tracer, chain: Chain, gateway: string): Chain {
-  return {
-    ...chain,
+  return portOf<Chain>({
+    families: chain.families,
+    balance: chain.balance,
+    terms: chain.terms,
+    closed: chain.closed,
+    check: chain.check,
+    refresh: chain.refresh,
+    proves: chain.proves,
+    hasSigned: chain.hasSigned,
+    identify: chain.identify,
     verify: (payment, offer, at) =>
       spanned(tracer, chainSpan('verify', gateway, offer), {
         work: chain.verify(payment, offer, at),
         outcome: ({ kind }) => ({ [NAMES.outcome]: kind }),
       }),
+    secure: chain.secure,
     settle: (payment, offer, at) =>
       spanned(tracer, chainSpan('settle', gateway, offer), {
         work: chain.settle(payment, offer, at),
@@ -131,7 +155,11 @@ function tracedChain(tracer: Tracer, chain: Chain, gateway: string): Chain {
           ...(settlement.kind === 'settled' && { [NAMES.transaction]: settlement.receipt.transaction }),
         }),
       }),
-  }
+    drawDown: chain.drawDown,
+    fate: chain.fate,
+    refund: chain.refund,
+    apiKeys: chain.apiKeys,
+  })
 }
 
 function isChosen({ sampled }: Tracer): boolean {

@@ -1,4 +1,5 @@
 /** A chain that sells only while the clock and the database can be relied on. */
+import { portOf } from '../../core/lib/mod.ts'
 import type { Chain, Closed } from '../../core/mod.ts'
 
 type Reason = () => string | undefined
@@ -28,9 +29,22 @@ export function timely(chain: Chain, { trouble, refusal, failure }: Troubles): C
     }
     return undefined
   }
-  return {
-    ...chain,
+  return portOf<Chain>({
+    families: chain.families,
+    balance: chain.balance,
     terms: (now) => (closed() === undefined ? chain.terms(now) : []),
     closed: (now) => closed() ?? chain.closed?.(now),
-  }
+    check: chain.check,
+    refresh: chain.refresh,
+    proves: chain.proves,
+    hasSigned: chain.hasSigned,
+    identify: chain.identify,
+    verify: chain.verify,
+    secure: chain.secure,
+    settle: chain.settle,
+    drawDown: chain.drawDown,
+    fate: chain.fate,
+    refund: chain.refund,
+    apiKeys: chain.apiKeys,
+  })
 }

@@ -1,6 +1,5 @@
-import { concurrencyLimiter, type ConcurrencyLimiter } from '../../../core/lib/mod.ts'
+import { concurrencyLimiter, type ConcurrencyLimiter, portOf } from '../../../core/lib/mod.ts'
 import { type CheckResult, unavailable } from '../lib/results.ts'
-import { portOf } from '../lib/verbs.ts'
 import { facilitatorOf, refusedUpto } from './upto/payload.ts'
 import type { Chain, ChainKeys, Closed, Refunding, Securing, Settlement, Verdict } from '../../../core/ports/mod.ts'
 import type { EvmChain } from './mod.ts'
