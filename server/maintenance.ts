@@ -3,6 +3,7 @@
  * and deletes what has expired: results, ledger rows, media and records.
  */
 import {
+  archiveExpired,
   type Clock,
   type Gateway,
   type Log,
@@ -46,12 +47,18 @@ export function startMaintenance({
   const stopped = new AbortController()
   let prunedAt = 0
 
+  /** A process that has died keeps its lease for a while: then this is tried again in the next round. */
+  const mayPrune = () => storage.lease('prune', workerId, { now: clock.now(), until: clock.now() + 60_000 })
+
   async function prune(): Promise<void> {
     const now = clock.now()
-    if (now - prunedAt < PRUNE_EVERY_MS) return
+    if (now - prunedAt < PRUNE_EVERY_MS || !(await mayPrune())) return
     prunedAt = now
-    const mayGoOn = () => storage.lease('prune', workerId, { now: clock.now(), until: clock.now() + 60_000 })
-    if (await mayGoOn()) await pruneExpired({ storage, objects, archive, mayGoOn, clock, log }, retention)
+    await pruneExpired({ storage, objects, clock, log }, retention, { isArchived: archive !== undefined })
+  }
+
+  async function moveToArchive(): Promise<void> {
+    if (archive) await archiveExpired({ storage, clock, archive, mayGoOn: mayPrune }, retention, stopped.signal)
   }
 
   async function renew(): Promise<void> {
@@ -88,6 +95,7 @@ export function startMaintenance({
   const running = Promise.all([
     repeat(renew),
     repeat(prune),
+    ...(archive ? [repeat(moveToArchive)] : []),
     ...gateways.map((gateway) => repeat(() => gateway.maintain())),
   ])
 

@@ -101,30 +101,50 @@ export async function noteStoredMedia(
   await STORED.put(storage, { ...record, data: { ...data, keys: [...data.keys] } }, now)
 }
 
-type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'> & {
-  /** Where archived calls go. Never a store that is served to anybody. */
-  readonly archive?: ArchiveStore | undefined
-  /** Whether this process may go on; asked between files of the archive. */
-  readonly mayGoOn?: () => Promise<boolean>
-}
+type Pruning = Pick<Ports, 'storage' | 'objects' | 'clock' | 'log'>
 
 /**
  * Deletes what has expired: results and unpaid calls, ledger rows where they have a lifetime, and media. To be called
- * now and then by one process at a time.
+ * now and then by one process at a time. `isArchived`: rows that are not in the archive yet, but should be, stay.
  *
  * @example
  * await pruneExpired({ storage, objects, clock, log }, { ...retention, mediaMs: 90 * 86_400_000 })
  */
-export async function pruneExpired(ports: Pruning, { ledgerMs, archiveMs, mediaMs }: Retention): Promise<void> {
-  const { storage, clock, archive, mayGoOn } = ports
+export async function pruneExpired(
+  ports: Pruning,
+  { ledgerMs, archiveMs, mediaMs }: Retention,
+  { isArchived = false }: { readonly isArchived?: boolean } = {},
+): Promise<void> {
+  const { storage, clock } = ports
   await storage.prune(clock.now())
   // Before the ledger: its rows say which media is paid for.
   await sweepMedia(ports, mediaMs)
-  if (archive && archiveMs !== undefined) {
-    const { archiveLedger } = await import('./reports/ledger_archive.ts')
-    await archiveLedger({ storage, clock, store: archive }, { archiveMs, ...(mayGoOn && { mayGoOn }) })
-  }
-  if (ledgerMs !== undefined) await storage.pruneLedger(clock.now() - ledgerMs, clock.now())
+  if (ledgerMs === undefined) return
+  const before = clock.now() - ledgerMs
+  const isBehind = isArchived && archiveMs !== undefined && archiveMs <= ledgerMs
+  if (isBehind && (await storage.ledgerRows(before, clock.now(), 1)).length > 0) return
+  await storage.pruneLedger(before, clock.now())
+}
+
+type Archiving = Pick<Ports, 'storage' | 'clock'> & {
+  /** Where archived calls go. Never a store that is served to anybody. */
+  readonly archive: ArchiveStore
+  /** Whether this process may go on; asked before each file. */
+  mayGoOn(): Promise<boolean>
+}
+
+/**
+ * Moves settled calls that are older than `archiveMs` into the archive, until none is left or `signal` aborts: 500 at a
+ * time, and at most 1,100 a second, so that buyers are served meanwhile. By one process at a time.
+ */
+export async function archiveExpired(
+  { storage, clock, archive, mayGoOn }: Archiving,
+  { archiveMs }: Retention,
+  signal?: AbortSignal,
+): Promise<void> {
+  if (archiveMs === undefined) return
+  const { archiveLedger } = await import('./reports/ledger_archive.ts')
+  await archiveLedger({ storage, clock, store: archive }, { archiveMs, mayGoOn, isPaced: true, signal })
 }
 
 /** Checks the media whose day has come: deletes it, or files it under a later day. */

@@ -101,3 +101,28 @@ test('deletes once an hour what the settings say has expired: results, ledger ro
   }
   await maintenance.stop()
 })
+
+test('what has expired is deleted within a round of the end of the lease that a process before has left', async () => {
+  const { ports, clock, log } = kit()
+  const { objects } = ports
+  let pruned = 0
+  const storage = { ...ports.storage, prune: async (now: number) => (pruned++, await ports.storage.prune(now)) }
+  await storage.lease('prune', 'dead', { now: clock.now(), until: clock.now() + 60_000 })
+  const maintenance = startMaintenance({
+    gateways: [],
+    storage,
+    objects,
+    retention,
+    clock,
+    log,
+    workerId: 'one',
+    everyMs: 5_000,
+  })
+  for (let step = 0; step < 11; step++) await clock.advance(5_000)
+  expect(pruned).toBe(0)
+  for (let step = 0; step < 2; step++) await clock.advance(5_000)
+  expect(pruned).toBe(1)
+  for (let step = 0; step < 700; step++) await clock.advance(5_000)
+  expect(pruned).toBe(1)
+  await maintenance.stop()
+})

@@ -12,7 +12,8 @@ import {
 import type { Storage } from '../../../core/ports/mod.ts'
 import { newCall, signed } from '../../conformance/storage_questions.ts'
 import { scaled } from '../../scope.ts'
-import { testClock } from '../../kit.ts'
+import { archiveExpired, pruneExpired, retention } from '../../../core/payment/retention.ts'
+import { kit, testClock } from '../../kit.ts'
 
 const DAY = 86_400_000
 const PAYER = newCall('x').payer
@@ -109,6 +110,49 @@ test('what was archived is summed on the first day of its month', async () => {
   await archiveLedger({ storage, clock, store: { put, get } }, { archiveMs: 31 * DAY })
   expect(await storage.spendByModel(PAYER, first)).toMatchObject([{ calls: 1, spent: 10_000n }])
   expect(await storage.spendByModel(PAYER, first + 1)).toEqual([])
+})
+
+test('the archive takes at least 1,000 calls a second, rests after each file, and ends where it is stopped', async () => {
+  const { now } = testClock()
+  const [storage, { put, get }] = [memoryStorage(), memoryObjects()]
+  await filled(storage, now(), 4_000)
+  const [rests, stop] = [[] as number[], new AbortController()]
+  const writingMs = 120
+  let ms = 0
+  const clock = {
+    now: () => now() + ms,
+    async wait(rest: number) {
+      ms += rest
+      if (rests.push(rest) === 2) stop.abort()
+    },
+  }
+  const archive = { get, put: async (...given: Parameters<typeof put>) => ((ms += writingMs), await put(...given)) }
+  const retained = { ...retention, archiveMs: 31 * DAY }
+  const left = async () => (await storage.ledgerRows(now(), now(), 5_000)).length
+  await archiveExpired({ storage, clock, archive, mayGoOn: async () => true }, retained, stop.signal)
+  expect(rests).toEqual([450 - writingMs, 450 - writingMs])
+  expect(await left()).toBe(3_000)
+  expect(1_000 / (ms / 1_000)).toBeGreaterThan(1_000)
+  await archiveExpired({ storage, clock, archive, mayGoOn: async () => false }, retained)
+  expect(await left()).toBe(3_000)
+  await archiveExpired({ storage, clock, archive, mayGoOn: async () => true }, retained)
+  expect(await left()).toBe(0)
+})
+
+test('a row past its lifetime stays while the archive lacks it', async () => {
+  const { ports, clock } = kit()
+  const storage = memoryStorage()
+  await filled(storage, clock.now(), 5)
+  const retained = { ...retention, archiveMs: 31 * DAY, ledgerMs: 35 * DAY }
+  const prune = (isArchived: boolean) => pruneExpired({ ...ports, storage }, retained, { isArchived })
+  const count = async () => (await storage.ledgerRows(clock.now(), clock.now(), 9)).length
+  await prune(true)
+  expect(await count()).toBe(5)
+  await archiveLedger({ storage, clock, store: memoryObjects() }, retained)
+  expect(await count()).toBe(0)
+  await filled(storage, clock.now(), 5)
+  await prune(false)
+  expect(await count()).toBe(0)
 })
 
 test('a store that does not keep what it was given loses no call: nothing is deleted', async () => {
