@@ -106,7 +106,8 @@ const RETENTION_MS = 400 * DAY_MS
 const CLOSED_RETENTION_MS = 31 * DAY_MS
 /** Owners of the records of earlier versions: the first digits of the channels' ids. */
 const DIGITS = [...'0123456789abcdef']
-const PAGE = 500
+/** Records that are read in one turn of the event loop. */
+const PAGE = 100
 /** Channels in use of which a process remembers the state. */
 const MAX_KNOWN = 10_000
 
@@ -211,6 +212,8 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       if (last) yield page.map(({ data }) => decoded(data))
       if (!last || page.length < PAGE) return
       after = last.id
+      // A storage in this process answers at once: without a turn, all pages would hold the event loop together.
+      await new Promise((turn) => setTimeout(turn, 0))
     }
   }
 }

@@ -38,3 +38,18 @@ test('the last change of a channel is known, in whatever order the answers of th
   await slow
   expect((await states.get(channelId, NOW))?.charged).toBe(11n)
 })
+
+test('channels with something due are listed in pages, and the process does other work between two of them', async () => {
+  const states = channelStates(memoryStorage(), { network: NETWORK, seller: SELLER })
+  const idOf = (index: number) => `0x${String(index).padStart(64, '0')}` as Hex
+  for (let index = 0; index < 250; index++)
+    await states.replace(undefined, { ...channel(), channelId: idOf(index), charged: 5n, ceiling: 5n }, NOW)
+  const listed: string[] = []
+  let otherWork = 0
+  setTimeout(() => void otherWork++, 0)
+  for await (const page of states.due(NOW)) {
+    expect(otherWork).toBe(listed.length === 0 ? 0 : 1)
+    listed.push(...page.map(({ channelId }) => channelId))
+  }
+  expect(listed).toEqual(Array.from({ length: 250 }, (_, index) => idOf(index)))
+})
