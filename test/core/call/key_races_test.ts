@@ -69,3 +69,24 @@ async function raced(replicas: number, { below }: Chance) {
   expect(refunded + charged <= balance).toBe(true)
   return { answered, refunded }
 }
+
+test('a key that buys without a pause is closed all the same (contract 23.11)', async () => {
+  let buyMeanwhile: (() => Promise<unknown>) | undefined
+  const subject = await selling(undefined, {
+    async views(balance, refunded) {
+      const buy = buyMeanwhile
+      buyMeanwhile = undefined
+      await buy?.()
+      buyMeanwhile = buy
+      const paidBack = refunded.reduce((sum, each) => sum + each, 0n)
+      return [[balance - paidBack, 0n], [0n, 0n], [BigInt(refunded.length)]]
+    },
+  })
+  let bought = 0
+  buyMeanwhile = async () => {
+    if ((await subject.ask(SKY)).status === 200) bought++
+  }
+  expect((await subject.ask({}, { path: '/api/v1/keys/close' })).status).toBe(200)
+  expect(bought).toBeGreaterThan(0)
+  expect(subject.refunded).toEqual([100_000n - CHARGE * BigInt(bought)])
+})

@@ -25,7 +25,7 @@ type Selling = {
   readonly storage?: Storage
   readonly takesKeys?: boolean
   /** What the node says of the channel, after these refunds; nothing while it does not answer. */
-  readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views
+  readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views | Promise<Views>
 } & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor' | 'controls'>
 
 const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]

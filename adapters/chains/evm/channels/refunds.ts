@@ -91,13 +91,16 @@ export async function refund(refunds: RefundParts, request: RefundRequest, at: R
     }
     const mirror = await readMirror(refunds, channelId, signal)
     if ('kind' in mirror) return mirror
-    const state = before ? withMirror(before, mirror, now) : newState({ channelId, config }, mirror, now)
+    // While the chain was read, calls may have been charged, and another refund may have begun or ended.
+    const current = await refunds.states.get(channelId, now)
+    if (current?.refund?.at !== before?.refund?.at || current?.refund?.status !== before?.refund?.status) continue
+    const state = current ? withMirror(current, mirror, now) : newState({ channelId, config }, mirror, now)
     const left = leftOf(refunds, state, now)
     const refused =
       refusal(request, state, left) ?? (await unproven(request, state, at)) ?? unpaidFor(refunds, state, now)
     if (refused) return refused
     const requested = { ...state, refund: requestedRefund(request, state, { left, now }) }
-    if (!(await refunds.states.replace(before, requested, now))) continue
+    if (!(await refunds.states.replace(current, requested, now))) continue
     if (await at.isFree(key)) return await once(refunds, channelId, () => begin(refunds, requested, now))
     await drop(refunds, requested, now)
     return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
@@ -140,7 +143,7 @@ export async function outcomeOf(
   now: number,
 ): Promise<Refunding | undefined> {
   const { refund: last } = state
-  if (last?.base !== String(request.ceiling) || last.part !== partOf(request)) return undefined
+  if (last?.base !== String(request.ceiling ?? state.charged) || last.part !== partOf(request)) return undefined
   if (last.status === 'requested') return undefined
   if (last.status === 'sent') return await once(refunds, state.channelId, () => finish(refunds, state, now))
   // Money that has come or was released since is not what was refunded.
@@ -405,7 +408,7 @@ function refusal({ ceiling, amount }: RefundRequest, state: ChannelState, left: 
   const { balance, claimed, charged, refund: last } = state
   if (balance === 0n && claimed === 0n)
     return refusedRefund('channel_not_found', 'the channel has no balance on chain', state)
-  if (ceiling !== charged) return outOfStep(ceiling, state)
+  if (ceiling !== undefined && ceiling !== charged) return outOfStep(ceiling, state)
   if (left <= 0n) {
     const text = `everything that was deposited is charged, paid back, or reserved by calls that are open`
     return refusedRefund('refund_no_balance', text, state)

@@ -207,8 +207,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
       await at.settleFinished(channels.keyOf(network, { channelId, name }), (offer) =>
         channels.payment({ offer, config: channel }, { name, isLate: false, until: at.now }),
       )
-    const { charged } = (await states.get(channelId, at.now)) ?? before
-    const request = { kind: 'refund', config: channel, channelId, ceiling: charged, signature: '0x' } as const
+    const request = { kind: 'refund', config: channel, channelId, ceiling: undefined, signature: '0x' } as const
     const ours = { ...request, key: '', fundedBy: '', amount: undefined }
     // The key or its wallet was shown, so nobody else has asked.
     return await refunds.refund(ours, { ...at, isFree: async () => true, isFrom: async () => true })

@@ -32,6 +32,8 @@ const AUTHORIZER = { address: lower(address), sign }
 const BALANCE = 1_000_000_000_000n
 const digests = channelDigests(CHAIN_ID)
 
+type Views = readonly (readonly bigint[])[]
+
 /** Gas that is worth nothing. */
 export const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
 
@@ -43,7 +45,7 @@ export function voucherChain(
   storage: Storage,
   refunded: bigint[] = [],
   /** What the three views of a channel answer: balance and claimed, withdrawing and since when, the refund nonce. */
-  views: () => readonly (readonly bigint[])[] = () => [[BALANCE, 0n], [0n, 0n], [0n]],
+  views: () => Views | Promise<Views> = () => [[BALANCE, 0n], [0n, 0n], [0n]],
   /** What becomes of a deposit that is sent. */
   sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
   /** Gas is worth nothing unless told. */
@@ -54,8 +56,8 @@ export function voucherChain(
   /** Nonces of deposits that were sent. */
   const landed = new Set<string>()
   /** Every deposit would be taken. */
-  const answered = (calls: readonly ContractCall[]) => {
-    const confirmed = [...views()]
+  const answered = async (calls: readonly ContractCall[]) => {
+    const confirmed = [...(await views())]
     return calls.map(({ to, data }) => {
       const isUsed = to === ASSET && landed.has(data.slice(-64))
       const words = to === ASSET || data.length > 100 ? [isUsed ? 1n : 0n] : (confirmed.shift() ?? [])
@@ -66,7 +68,7 @@ export function voucherChain(
     view: async (calls: readonly ContractCall[]) => ({
       kind: 'seen' as const,
       time: 1_795_132_800,
-      results: answered(calls),
+      results: await answered(calls),
     }),
   }
   const relayer = {
