@@ -51,107 +51,125 @@ export type AppOptions = {
 }
 
 type GatewayHost = { readonly gateway: Gateway; readonly hosts: readonly string[]; readonly origin?: string }
+
+/** State of an app. */
+type Serving = Pick<AppOptions, 'log' | 'publicOrigin' | 'track' | 'isClosing' | 'devnet' | 'operator'> & {
+  readonly byHost: ReadonlyMap<string, GatewayHost>
+  readonly first: GatewayHost
+  readonly newRequestId: () => string
+  readonly parsed: ReturnType<typeof originParser>
+  readonly addressOf: ReturnType<typeof addressReader>
+  readonly headersFor: ReturnType<typeof corsHeaders>
+  readonly toolsOf: ReturnType<typeof toolsByGateway>
+  readonly pages: ReturnType<typeof webPages>
+  readonly compressed: ReturnType<typeof documentCompression>
+  readonly ownReply: ReturnType<typeof ownRoutes>
+}
+
 /** One app for all gateways. Requests for a host that no gateway names go to the first gateway. */
-export function app({
-  gateways,
-  log,
-  publicOrigin,
-  buyerCommand,
-  trustedProxies = [],
-  track,
-  isClosing,
-  devnet,
-  isKeyed,
-  metrics,
-  operator,
-  attempts = attemptLimit({ now: Date.now }),
-}: AppOptions) {
+export function app(options: AppOptions) {
+  const { gateways, log, publicOrigin, buyerCommand, trustedProxies = [], devnet, isKeyed, metrics, operator } = options
+  const { attempts = attemptLimit({ now: Date.now }) } = options
   const byHost = new Map(gateways.flatMap((each) => each.hosts.map((host) => [host.toLowerCase(), each] as const)))
   const [first] = gateways
   if (!first) throw new RangeError('app() needs at least one gateway')
-  const newRequestId = requestIds()
   const parsed = originParser()
-  const addressOf = addressReader({ publicOrigin, trustedProxies, log, parsed })
-  const headersFor = corsHeaders()
-  const toolsOf = toolsByGateway()
   const pages = webPages(defined({ command: buyerCommand }))
-  const compressed = documentCompression()
-  const ownReply = ownRoutes({ ...defined({ devnet, isKeyed, metrics, operator }), attempts, pages })
-
-  async function serve(request: Request, peer: Address): Promise<Response> {
-    const end = track?.(peer)
-    let isStream = false
-    try {
-      const startedAt = performance.now()
-      const id = clientRequestId(request) ?? newRequestId()
-      const url = requestUrl(request)
-      const base = hasSingleHost(request) ? parsed(url.origin) : null
-      const address = base ? addressOf(base, request, peer) : unknownAddress(peer)
-      const routed = base ? route(request, url, { id, address, base }) : badHost
-      const reply = routed instanceof Promise ? await routed : routed
-      const path = base ? url.path : ''
-      isStream = reply.body instanceof ReadableStream
-      log.access({
-        id,
-        method: request.method,
-        path,
-        status: reply.status,
-        ms: tenths(performance.now() - startedAt),
-        ip: address.ip,
-      })
-      const headers =
-        path === DEVNET || isConsole(path) ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
-      const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
-      response.headers.set('x-request-id', id)
-      if (isClosing?.()) response.headers.set('connection', 'close')
-      return response
-    } finally {
-      end?.({ isStream })
-    }
+  const serving: Serving = {
+    ...options,
+    byHost,
+    first,
+    newRequestId: requestIds(),
+    parsed,
+    addressOf: addressReader({ publicOrigin, trustedProxies, log, parsed }),
+    headersFor: corsHeaders(),
+    toolsOf: toolsByGateway(),
+    pages,
+    compressed: documentCompression(),
+    ownReply: ownRoutes({ ...defined({ devnet, isKeyed, metrics, operator }), attempts, pages }),
   }
-
-  function route(
-    request: Request,
-    { path, search }: RequestUrl,
-    { id, address, base }: { readonly id: string; readonly address: RequestAddress; readonly base: Base },
-  ): Reply | Promise<Reply> {
-    const { ip, host, origin } = address
-    if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
-    const own = ownReply(request, { path, search }, { address, base })
-    if (own) return own
-    const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
-    const target = byHost.get(name) ?? (first as GatewayHost)
-    const caller = {
-      ip,
-      origin: target.origin ?? (target === first ? origin : originOf(publicOrigin, { name, origin })),
-      isHostTrusted:
-        target.origin !== undefined || publicOrigin !== undefined || (base.isLoopback && base.host === host),
-    }
-    const page = guideFor(request.method, path, target.gateway)
-    if (page) return page
-    const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
-    const made = isPage(path) && isServed ? pages(request, { path, origin: caller.origin }) : undefined
-    if (made) return made
-    if (path === MCP && isDocumented(target.gateway)) {
-      if (devnet && !isDirect(request, base, host)) return notDirect('A devnet has private keys')
-      return toolsOf(target.gateway)(request, {
-        ...caller,
-        called: ({ tool, status, ms }) => log.access({ id, method: 'POST', path, status, ms: tenths(ms), ip, tool }),
-      })
-    }
-    const isOwnHost = path === READYZ && byHost.has(name)
-    const reply = target.gateway.handle(isOwnHost ? askingForSales(request) : request, caller)
-    if (isDocument(path)) return reply.then((document) => compressed(request, path, document))
-    return isBrowser(request.headers) && isPublic(target.gateway)
-      ? reply.then((made) => pages.payable(request, made))
-      : reply
-  }
-
   const elysia = new Elysia()
   // Asked of its context, the server would be defined as a property of every request.
-  return elysia.all('/*', ({ request }) => serve(request, elysia.server?.requestIP(request) ?? null), {
+  return elysia.all('/*', ({ request }) => serve(serving, request, elysia.server?.requestIP(request) ?? null), {
     parse: 'none',
   })
+}
+
+async function serve(serving: Serving, request: Request, peer: Address): Promise<Response> {
+  const { log, isClosing, newRequestId, parsed, addressOf, headersFor } = serving
+  const end = serving.track?.(peer)
+  let isStream = false
+  try {
+    const startedAt = performance.now()
+    const id = clientRequestId(request) ?? newRequestId()
+    const url = requestUrl(request)
+    const base = hasSingleHost(request) ? parsed(url.origin) : null
+    const address = base ? addressOf(base, request, peer) : unknownAddress(peer)
+    const routed = base ? route(serving, request, { url, id, address, base }) : badHost
+    const reply = routed instanceof Promise ? await routed : routed
+    const path = base ? url.path : ''
+    isStream = reply.body instanceof ReadableStream
+    log.access({
+      id,
+      method: request.method,
+      path,
+      status: reply.status,
+      ms: tenths(performance.now() - startedAt),
+      ip: address.ip,
+    })
+    const headers =
+      path === DEVNET || isConsole(path) ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
+    const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
+    response.headers.set('x-request-id', id)
+    if (isClosing?.()) response.headers.set('connection', 'close')
+    return response
+  } finally {
+    end?.({ isStream })
+  }
+}
+
+type Routing = {
+  readonly url: RequestUrl
+  readonly id: string
+  readonly address: RequestAddress
+  readonly base: Base
+}
+
+function route(
+  serving: Serving,
+  request: Request,
+  { url: { path, search }, id, address, base }: Routing,
+): Reply | Promise<Reply> {
+  const { log, publicOrigin, byHost, first, devnet, operator, pages } = serving
+  const { ip, host, origin } = address
+  if (request.method === 'OPTIONS' && isPreflight(request)) return preflightReply(request)
+  const own = serving.ownReply(request, { path, search }, { address, base })
+  if (own) return own
+  const name = byHost.size === 0 || byHost.has(host) ? host : host.replace(/:\d+$/, '')
+  const target = byHost.get(name) ?? first
+  const caller = {
+    ip,
+    origin: target.origin ?? (target === first ? origin : originOf(publicOrigin, { name, origin })),
+    isHostTrusted: target.origin !== undefined || publicOrigin !== undefined || (base.isLoopback && base.host === host),
+  }
+  const page = guideFor(request.method, path, target.gateway)
+  if (page) return page
+  const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
+  const made = isPage(path) && isServed ? pages(request, { path, origin: caller.origin }) : undefined
+  if (made) return made
+  if (path === MCP && isDocumented(target.gateway)) {
+    if (devnet && !isDirect(request, base, host)) return notDirect('A devnet has private keys')
+    return serving.toolsOf(target.gateway)(request, {
+      ...caller,
+      called: ({ tool, status, ms }) => log.access({ id, method: 'POST', path, status, ms: tenths(ms), ip, tool }),
+    })
+  }
+  const isOwnHost = path === READYZ && byHost.has(name)
+  const reply = target.gateway.handle(isOwnHost ? askingForSales(request) : request, caller)
+  if (isDocument(path)) return reply.then((document) => serving.compressed(request, path, document))
+  return isBrowser(request.headers) && isPublic(target.gateway)
+    ? reply.then((made) => pages.payable(request, made))
+    : reply
 }
 
 /**

@@ -155,14 +155,18 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     [['money that is being withdrawn pays', `? balance - withdrawing : balance`, `? balance : balance`]],
   ],
   [
-    of(`${CHANNELS}/keys/calls.ts`, `${TESTS}/keys/key_calls_test.ts`),
+    of(`${CHANNELS}/keys`, `${TESTS}/keys/key_calls_test.ts`),
     [
       [
         'a call of a key is charged without a reservation',
-        `if (!isReserved(before, name, now)) return 'the`,
+        `if (!isReserved(keys, before, { name, now })) return 'the`,
         `if (false) return 'the`,
       ],
-      ['open calls of a key reserve nothing', `state.charged - reserved(state, now) return`, `state.charged return`],
+      [
+        'open calls of a key reserve nothing',
+        `state.charged - reserved(keys, state, now) return`,
+        `state.charged return`,
+      ],
       [
         'a call of a key is charged twice',
         `if (earlier !== undefined) return { kind: 'settled'`,
@@ -171,8 +175,8 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a voucher of a key covers less than its charge', `if (needed <= state.ceiling) return state`, `return state`],
       [
         'money that is being withdrawn pays for calls of a key',
-        `const left = state.balance - state.withdrawing - state.charged - reserved(state, now)`,
-        `const left = state.balance - state.charged - reserved(state, now)`,
+        `const left = state.balance - state.withdrawing - state.charged - reserved(keys, state, now)`,
+        `const left = state.balance - state.charged - reserved(keys, state, now)`,
       ],
       [
         'the reservation of a process that is gone never ends',

@@ -1,11 +1,9 @@
 import { useState } from 'preact/hooks'
 import { CodeBlock } from '../lib/code_block.tsx'
 import { usd } from '../lib/prices.ts'
+import type { DepositState } from './page_state.ts'
 import type { Balance } from './requests.ts'
 import type { Key } from './signing.ts'
-
-/** How the deposit of a new key stands. */
-export type DepositState = 'sending' | 'unknown' | 'done'
 
 type Shown = {
   readonly keyShown: Key
@@ -75,11 +73,11 @@ type Having = {
 export function BalanceView({ address, balance, isBusy, onRefresh }: Having) {
   const { deposited, charged, left, payer } = balance
   // Quotes of calls that are open, and what is lent to child keys or being withdrawn.
-  const held = deposited - charged - left
+  const unavailable = deposited - charged - left
   const amounts = [
     ['Left', left],
     ['Charged', charged],
-    ...(held > 0.0000005 ? [['Reserved', held] as const] : []),
+    ...(unavailable > 0.0000005 ? [['Reserved', unavailable] as const] : []),
     ['Deposited', deposited],
   ] as const
   return (

@@ -1,5 +1,6 @@
 /** Requests about keys. A key goes to this gateway in a header, and nowhere else. */
 import { refusal } from '../lib/refusal.ts'
+import { usdc } from '../lib/x402.ts'
 import { askAs, type SignedIn } from '../wallets/sign_in.ts'
 
 /** In USD. `payer` gets the rest back. */
@@ -23,6 +24,9 @@ export type Child = {
   readonly per_minute: number | null
   readonly expires_at: number
 }
+
+export const refundText = ({ amount, payer }: Refund): string =>
+  `${usdc(amount.replace('.', ''))} USDC went back to ${payer}.`
 
 export type NewChild = {
   readonly name: string

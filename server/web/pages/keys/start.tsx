@@ -1,5 +1,4 @@
 import { useState } from 'preact/hooks'
-import { usdc } from '../lib/x402.ts'
 import { useWallets } from '../wallets/use_wallets.tsx'
 import type { Wallet } from '../wallets/wallet.ts'
 import { closeByWallet, type Refund } from './requests.ts'
@@ -101,6 +100,3 @@ export function LostKey({ terms, isBusy, onRun, onRefunded }: Lost) {
     </details>
   )
 }
-
-export const refundText = ({ amount, payer }: Refund): string =>
-  `${usdc(amount.replace('.', ''))} USDC went back to ${payer}.`

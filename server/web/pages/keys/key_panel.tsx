@@ -2,25 +2,13 @@ import type { Wallet } from '../wallets/wallet.ts'
 import { Charges } from './charges.tsx'
 import { Children } from './children.tsx'
 import { DepositForm } from './deposit_form.tsx'
-import { BalanceView, type DepositState, EndKey, InDoubt, NewKey } from './key_view.tsx'
-import type { Balance } from './requests.ts'
-import type { Key } from './signing.ts'
+import { BalanceView, EndKey, InDoubt, NewKey } from './key_view.tsx'
+import type { OpenedKey } from './page_state.ts'
 import type { Terms } from './terms.ts'
 import { ToolLines } from './tools.tsx'
 
-/** The key in this page. It is nowhere else, and is gone when the page is left. */
-export type Held = {
-  readonly key: Key
-  /** A key made here whose text is still shown. */
-  readonly isShown: boolean
-  readonly deposit: DepositState
-  /** The deposit as it was signed. */
-  readonly payment?: string
-  readonly balance?: Balance
-}
-
 type Props = {
-  readonly held: Held
+  readonly opened: OpenedKey
   readonly terms: Terms
   readonly isBusy: boolean
   readonly onRun: (doing: string, working: () => Promise<void>) => Promise<void>
@@ -33,11 +21,11 @@ type Props = {
 }
 
 /** A key, its balance, the lines that use it, and what its owner can do with it. */
-export function HeldKey({ held, terms, isBusy, onRun, ...on }: Props) {
-  const { key, isShown, deposit, balance } = held
+export function KeyPanel({ opened, terms, isBusy, onRun, ...on }: Props) {
+  const { key, isVisible, deposit, balance } = opened
   return (
     <>
-      {isShown && <NewKey keyShown={key} deposit={deposit} onStored={on.onStored} />}
+      {isVisible && <NewKey keyShown={key} deposit={deposit} onStored={on.onStored} />}
       {deposit === 'unknown' && <InDoubt isBusy={isBusy} onAgain={on.onAgain} />}
       {balance && (
         <BalanceView
@@ -47,7 +35,7 @@ export function HeldKey({ held, terms, isBusy, onRun, ...on }: Props) {
           onRefresh={() => onRun('Reading the balance', on.onRefresh)}
         />
       )}
-      {deposit === 'done' && <ToolLines token={isShown ? key.text : undefined} />}
+      {deposit === 'done' && <ToolLines token={isVisible ? key.text : undefined} />}
       {balance && !key.isChild && (
         <>
           <section class="play manage" aria-label="Manage the key">
@@ -66,7 +54,7 @@ export function HeldKey({ held, terms, isBusy, onRun, ...on }: Props) {
           <Charges network={terms.offer.network} isBusy={isBusy} onRun={onRun} />
         </>
       )}
-      {!isShown && (
+      {!isVisible && (
         <p class="more">
           <button type="button" disabled={isBusy} onClick={on.onForget}>
             Forget the key in this page

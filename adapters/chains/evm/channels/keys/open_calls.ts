@@ -1,0 +1,145 @@
+/**
+ * Calls that are paid out of a reservation in their channel: those of an API key, and the vouchers of other clients on
+ * a channel of a key. Each is open from its reservation to its charge (decision 151).
+ */
+import { oncePer } from '../../../../../core/lib/mod.ts'
+import type { Hex } from '../../../lib/hex.ts'
+import type { Reads } from '../../node/reads.ts'
+import type { ChannelConfig, ChannelDigests } from '../digests.ts'
+import {
+  type ChannelState,
+  type ChannelStates,
+  type ChannelStorage,
+  claimableOf,
+  type Mirror,
+  reservedIn,
+} from '../state.ts'
+import type { KeySigner } from './api_key.ts'
+import { childLeft, childOf } from './child_calls.ts'
+
+/** A call that a reservation pays. `name` identifies it in its channel. */
+export type ReservedCall = {
+  readonly channelId: Hex
+  readonly config: ChannelConfig
+  readonly name: string
+  /** In base units. */
+  readonly price: bigint
+  /** When its reservation ends by itself, in milliseconds. */
+  readonly until: number
+  /** Its voucher is signed when it is charged. */
+  readonly isLate: boolean
+  /** The voucher that its buyer has signed. */
+  readonly voucher?: { readonly ceiling: bigint; readonly signature: Hex } | undefined
+  /** The signer of a key that was presented just now. */
+  readonly signer?: KeySigner | undefined
+}
+
+export type KeyCallsContext = {
+  readonly storage: ChannelStorage
+  readonly states: ChannelStates
+  readonly digests: ChannelDigests
+  readonly reads: Pick<Reads, 'view'>
+}
+
+export type KeyCallsConfig = {
+  readonly network: string
+  /** In seconds. */
+  readonly withdrawDelay: number
+  readonly lagSeconds: number
+}
+
+/** State of `keyCalls`. */
+export type KeyCalling = KeyCallsContext &
+  KeyCallsConfig & {
+    /** How old the mirror of a channel may be, in milliseconds. */
+    readonly freshMs: number
+    readonly inProcess: ProcessCalls
+  }
+
+/** Attempts to change the record of a channel that others change meanwhile. */
+export const MAX_RACES = 16
+
+/** State of a call in this process: its signer, and its reservation where no other process has the storage. */
+type Open = { readonly amount: bigint; readonly signer?: KeySigner }
+
+/** The calls of keys in this process, of all gateways over a storage. */
+export const processCallsOf = oncePer(() => ({
+  /** Of each channel, by the name of the call. An amount of 0 is reserved in the record. */
+  open: new Map<Hex, Map<string, Open>>(),
+  /** Signers that the end of a call closes. */
+  signing: new WeakSet<KeySigner>(),
+  turns: new Map<Hex, Promise<void>>(),
+}))
+
+type ProcessCalls = ReturnType<typeof processCallsOf>
+
+/** Changes of one channel take turns, so that those of one process never race. Ends with the returned function. */
+export async function turn({ inProcess: { turns } }: KeyCalling, channelId: Hex): Promise<() => void> {
+  const before = turns.get(channelId)
+  let end = () => {}
+  const mine = new Promise<void>((resolve) => (end = resolve))
+  turns.set(channelId, mine)
+  await before
+  return () => {
+    if (turns.get(channelId) === mine) turns.delete(channelId)
+    end()
+  }
+}
+
+export async function inTurn<T>(keys: KeyCalling, channelId: Hex, work: () => Promise<T>): Promise<T> {
+  const end = await turn(keys, channelId)
+  try {
+    return await work()
+  } finally {
+    end()
+  }
+}
+
+export const openOf = ({ inProcess }: KeyCalling, channelId: Hex, name: string): Open | undefined =>
+  inProcess.open.get(channelId)?.get(name)
+
+export function note(
+  { inProcess: { open, signing } }: KeyCalling,
+  { channelId, name, signer }: Pick<ReservedCall, 'channelId' | 'name' | 'signer'>,
+  amount: bigint,
+): void {
+  const calls = open.get(channelId) ?? new Map<string, Open>()
+  open.set(channelId, calls.set(name, { amount, ...(signer && { signer }) }))
+  if (signer) signing.add(signer)
+}
+
+/** The call has ended: nothing more is signed for it. */
+export function forget({ inProcess: { open } }: KeyCalling, channelId: Hex, name: string): void {
+  const calls = open.get(channelId)
+  calls?.get(name)?.signer?.close()
+  calls?.delete(name)
+  if (calls?.size === 0) open.delete(channelId)
+}
+
+/** Everything that open calls of this channel may be charged. */
+export function reserved({ inProcess: { open } }: KeyCalling, state: ChannelState, now: number): bigint {
+  let sum = reservedIn(state, now)
+  for (const { amount } of open.get(state.channelId)?.values() ?? []) sum += amount
+  return sum
+}
+
+export function available(keys: KeyCalling, state: ChannelState, now: number): bigint {
+  const left = state.balance - state.withdrawing - state.charged - reserved(keys, state, now)
+  return left > 0n ? left : 0n
+}
+
+export const coversAll = (keys: KeyCalling, state: ChannelState, now: number): boolean =>
+  state.balance - state.withdrawing - state.charged >= reserved(keys, state, now)
+
+/** Largest charge of this call. A child has its cap, unless what is being withdrawn leaves less than all caps. */
+export function room(keys: KeyCalling, state: ChannelState, { name, now }: { name: string; now: number }): bigint {
+  const child = childOf(name)
+  if (child === undefined) return available(keys, state, now)
+  return coversAll(keys, state, now) ? (childLeft(state, child, now) ?? 0n) : 0n
+}
+
+export const isReserved = (keys: KeyCalling, state: ChannelState, { name, now }: { name: string; now: number }) =>
+  (state.reserved?.[name]?.until ?? 0) > now || (openOf(keys, state.channelId, name)?.amount ?? 0n) > 0n
+
+export const claimable = ({ withdrawDelay }: KeyCalling, mirror: Mirror, now: number): bigint =>
+  claimableOf(mirror, { now, withdrawDelay })
