@@ -1,7 +1,7 @@
 /** `farebox keys`: the accounts of the configuration and what they hold, and new keys. Never prints a secret. */
 import { createHash } from 'node:crypto'
 import { readConfig, type Config } from '../config/mod.ts'
-import type { PayingAccount } from '../wiring/accounts.ts'
+import type { payingAccounts } from '../wiring/chains.ts'
 import { type Command, CommandError, type Io, overridden, readOptions, UsageError } from './command.ts'
 import { newKey, refuseExisting, writeSecret } from './lib/new_key.ts'
 
@@ -114,6 +114,7 @@ async function create({
   return address
 }
 
+type PayingAccount = Awaited<ReturnType<typeof payingAccounts>>[number]
 type Account = Omit<PayingAccount, 'role' | 'balance' | 'unit'> & {
   readonly gateway: string
   readonly role: PayingAccount['role'] | 'payee'
@@ -122,7 +123,7 @@ type Account = Omit<PayingAccount, 'role' | 'balance' | 'unit'> & {
 }
 
 async function accountsOf(config: Config, { isOffline }: { readonly isOffline: boolean }): Promise<readonly Account[]> {
-  const { payingAccounts } = await import('../wiring/accounts.ts')
+  const { payingAccounts } = await import('../wiring/chains.ts')
   const rows = config.gateways.flatMap(({ name, paymentMethods }) =>
     paymentMethods.map((method) => ({ gateway: name, method })),
   )

@@ -1,9 +1,9 @@
 /** `farebox reconcile`: the ledger against the chain, for a range of blocks. */
 import { readConfig } from '../config/mod.ts'
-import type { EvmPaymentMethod } from '../config/payment_methods.ts'
+import type { PaymentMethod } from '../config/payment_methods.ts'
 import { type Reconciled, reconcileRange } from '../operator/reconcile.ts'
 import { openLedger } from '../wiring/ledger.ts'
-import { chainSide } from '../wiring/transfers.ts'
+import { chainSide, type ComparableMethod, isComparable } from '../wiring/chains.ts'
 import { type Command, CommandError, overridden, readOptions, UsageError } from './command.ts'
 
 const text = { type: 'string' } as const
@@ -45,7 +45,7 @@ Examples:
       throw new CommandError(
         ['The configuration has these errors:', ...read.mistakes.map((each) => `  - ${each}`)].join('\n'),
       )
-    const methods = evmMethods(read.config.gateways.flatMap(({ paymentMethods }) => paymentMethods))
+    const methods = comparable(read.config.gateways.flatMap(({ paymentMethods }) => paymentMethods))
     const wanted = methods.filter(({ network }) => values.network === undefined || network === values.network)
     if (wanted.length === 0)
       throw new CommandError(
@@ -78,9 +78,9 @@ Examples:
 }
 
 /** Each payee once, whatever the number of gateways that it is paid on. */
-function evmMethods(methods: readonly { readonly kind: string }[]): readonly EvmPaymentMethod[] {
-  const evm = methods.filter((method): method is EvmPaymentMethod => method.kind === 'evm')
-  return [...new Map(evm.map((each) => [`${each.network} ${each.asset} ${each.payTo}`.toLowerCase(), each])).values()]
+function comparable(methods: readonly PaymentMethod[]): readonly ComparableMethod[] {
+  const found = methods.filter(isComparable)
+  return [...new Map(found.map((each) => [`${each.network} ${each.asset} ${each.payTo}`.toLowerCase(), each])).values()]
 }
 
 function linesOf(reconciled: Reconciled): readonly string[] {

@@ -2,36 +2,19 @@
  * Builds the chains of a gateway from its payment methods: who verifies and settles. A chain is checked before its
  * offers open, and maintained while the process runs.
  */
-import type { ChannelSettings, EvmChain } from '../../adapters/chains/evm/mod.ts'
-import type { LeasedChain } from '../../adapters/chains/evm/relayer_lease.ts'
-import { randomBytes } from '../../adapters/local.ts'
-import type { Chain, Storage } from '../../core/mod.ts'
+import type { ChainSide, ServedChain, TransferRange } from '../../adapters/chains/lib/manifest.ts'
+import { chainManifest } from '../../adapters/chains/manifests.ts'
+import { randomBytes, systemClock } from '../../adapters/local.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
-import type { SolanaChain } from '../../adapters/chains/solana/mod.ts'
-import type { CheckResult } from '../../adapters/chains/lib/results.ts'
-import type { Balance, Metrics } from '../metrics.ts'
+import type { Chain, Storage } from '../../core/mod.ts'
 import type { ChainKeys } from '../../core/ports/mod.ts'
+import type { GatewayConfig } from '../config/gateways.ts'
+import { isPlayMoney, type PaymentMethod } from '../config/payment_methods.ts'
+import type { Balance, Metrics } from '../metrics.ts'
 import type { Account } from '../operator/accounts.ts'
 import type { LowAccount } from '../signals/conditions.ts'
-import type { GatewayConfig } from '../config/gateways.ts'
-import {
-  type EvmPaymentMethod,
-  isTestNetwork,
-  type PaymentMethod,
-  type SolanaPaymentMethod,
-} from '../config/payment_methods.ts'
-import { defined } from '../config/settings.ts'
 import { StartError } from '../start_error.ts'
 import type { Opening } from './vendors.ts'
-
-/** Members of a chain that wiring uses besides the port. */
-type ServedChain = Chain &
-  Pick<EvmChain, 'close'> & { check(at: { now: number }): Promise<CheckResult> } & Partial<
-    Pick<LeasedChain, 'renew' | 'release' | 'keys'> & Pick<SolanaChain, 'feePayers'>
-  > & {
-    /** Updates the data that offers contain, and tends to payments in progress. */
-    refresh?(at: { now: number }): Promise<void>
-  }
 
 export type WatchedAccounts = {
   low(): readonly LowAccount[]
@@ -85,7 +68,9 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
       low: () => lowAccountsOf(chain).map((account) => ({ gateway: name, ...account })),
       all: () => accountsOf(chain).map((account) => ({ gateway: name, ...account })),
       leases: () =>
-        (chain.keys?.() ?? []).map(({ address, kind }) => ({ gateway: name, address, isLeased: kind === 'serving' })),
+        chain
+          .accounts()
+          .flatMap(({ address, isLeased }) => (isLeased === undefined ? [] : [{ gateway: name, address, isLeased }])),
     })
     await openChain(name, chain, chaining)
     await leaseKey(name, chain, chaining)
@@ -98,105 +83,42 @@ export function chains(chaining: Chaining): (row: GatewayConfig) => Promise<Chai
  * Whoever settles, the chain is read through our own node. Errors of an adapter, about a URL or a key, are reported to
  * the operator.
  */
-export async function chainOf(name: string, paymentMethod: PaymentMethod, chaining: Chaining): Promise<ServedChain> {
+export async function chainOf(
+  name: string,
+  method: PaymentMethod,
+  { isDevnet, storage, workerId, leaseMs, log }: Chaining,
+): Promise<ServedChain> {
   try {
-    if (paymentMethod.kind === 'evm') return await evmPaymentMethod(paymentMethod, chaining)
-    if (paymentMethod.kind === 'solana') return await solanaPaymentMethod(paymentMethod)
-    const { batchedChain } = await import('../../adapters/chains/evm/batched/mod.ts')
-    return batchedChain({
-      apiUrl: paymentMethod.url,
-      networks: paymentMethod.networks,
-      payTo: paymentMethod.payTo,
-      alert: chaining.log.alert,
-    })
+    const at = {
+      isDevnet,
+      isTest: isPlayMoney(method),
+      storage,
+      workerId,
+      leaseMs,
+      alert: log.alert,
+      random: randomBytes,
+    }
+    return await chainManifest(method).open(method, at)
   } catch (error) {
     throw new StartError(`Gateway ${name}: ${(error as Error).message}`)
   }
 }
 
-async function evmPaymentMethod(
-  { network, rpcUrl, asset, payTo, domain, schemes, channels: channelsRow, settles }: EvmPaymentMethod,
-  { isDevnet, storage, workerId, leaseMs, log }: Chaining,
-): Promise<ServedChain> {
-  // An idle local chain makes no blocks, so its latest one may be minutes old. And anvil never mines a transaction that
-  // arrives while another is being mined: one at a time, each with up to fifty payments, is as fast.
-  const row = { network, rpcUrl, asset, payTo, domain, ...(isDevnet && { readAt: 'pending' as const, maxInFlight: 1 }) }
-  if (settles.by === 'facilitators') {
-    const { facilitatorChain } = await import('../../adapters/chains/evm/facilitator.ts')
-    return facilitatorChain({ ...row, facilitators: settles.rows, random: randomBytes })
-  }
-  const [{ addressOfKey }, { evmChain }, { leasedChain }] = await Promise.all([
-    import('../../adapters/chains/evm/key_address.ts'),
-    import('../../adapters/chains/evm/mod.ts'),
-    import('../../adapters/chains/evm/relayer_lease.ts'),
-  ])
-  const keys = settles.keys.map((key) => {
-    const address = addressOfKey(key as `0x${string}`)
-    return { name: `relayer:${network}:${address}`, key, address }
-  })
-  const takeLease = (name: string, at: { now: number; until: number }) => storage.lease(name, workerId, at)
-  // The coins of test networks cost nothing.
-  const channels = channelsRow && { ...(isTestNetwork(network) && { coinPrice: 0 }), ...channelsRow }
-  const shared = {
-    ...row,
-    gasFloor: gasFloorOf(settles),
-    facilitators: keys.map(({ address }) => address),
-    ...(schemes && { schemes }),
-    ...(channels && { channels: channelSettings(channels, { storage, takeLease, alert: log.alert }) }),
-  }
-  return leasedChain({
-    keys,
-    build: (relayerKey, role) => evmChain({ ...shared, relayerKey, watchesGas: role === 'sender' }),
-    takeLease,
-    leaseMs,
-  })
-}
+/** Every account that pays for settlements of a method, read from its node or, offline, only named. */
+export const payingAccounts = (method: PaymentMethod, { isOffline = false } = {}) =>
+  chainManifest(method).accounts(method, { now: systemClock.now(), isOffline })
 
-/** Below this balance a relayer's key is not used. */
-export function gasFloorOf({
-  relayerFloorWei: wei,
-  relayerFloorSettlements: settlements,
-}: Extract<EvmPaymentMethod['settles'], { by: 'relayer' }>) {
-  return defined({ wei: bigint(wei), settlements })
-}
+/** A method on a network whose payments can be read back from the chain. */
+export type ComparableMethod = Exclude<PaymentMethod, { readonly kind: 'batched' }>
 
-const bigint = (amount: number | string | undefined): bigint | undefined =>
-  amount === undefined ? undefined : BigInt(amount)
+export const isComparable = (method: PaymentMethod): method is ComparableMethod =>
+  chainManifest(method).chainSide !== undefined
 
-function channelSettings(
-  row: NonNullable<EvmPaymentMethod['channels']>,
-  shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
-): ChannelSettings {
-  return defined({
-    ...shared,
-    authorizerKey: row.key,
-    withdrawDelay: row.channelWithdrawSeconds,
-    minDeposit: bigint(row.channelMinDeposit),
-    gasPerWallet: bigint(row.channelGasPerWallet),
-    claimAbove: bigint(row.channelClaimAbove),
-    coinPrice: row.coinPrice,
-    apiKeys: row.keys,
-  })
-}
-
-async function solanaPaymentMethod({
-  network,
-  rpcUrl,
-  asset: mint,
-  payTo,
-  settles,
-}: SolanaPaymentMethod): Promise<ServedChain> {
-  const row = { network, rpcUrl, mint, payTo }
-  if (settles.by === 'facilitators') {
-    const { solanaFacilitator } = await import('../../adapters/chains/solana/facilitator.ts')
-    return solanaFacilitator({ ...row, facilitators: settles.rows, random: randomBytes })
-  }
-  const { solanaChain } = await import('../../adapters/chains/solana/mod.ts')
-  const { keys: feePayerKeys, maxFeeLamports, priorityLamports, feePayerFloorLamports: feePayerFloor } = settles
-  return solanaChain({
-    ...row,
-    ...defined({ feePayerKeys, maxFeeLamports, priorityLamportsPerToken: priorityLamports, feePayerFloor }),
-  })
+/** Reads the payments to the payee of this method from the chain. */
+export const chainSide = async (method: ComparableMethod, range: TransferRange): Promise<ChainSide> => {
+  const side = await chainManifest(method).chainSide?.(method, range)
+  if (!side) throw new Error('the payments of this network cannot be read back')
+  return side
 }
 
 /** Refreshes a chain every few seconds. */
@@ -221,48 +143,28 @@ function scheduleRefresh(
 }
 
 /** Balances of the accounts that pay for settlements. */
-function balancesOf(chain: ServedChain): readonly Balance[] {
-  const relayers = (chain.keys?.() ?? []).map(({ address, balance }) => ({ unit: 'wei' as const, address, balance }))
-  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance }) => ({
-    unit: 'lamports' as const,
-    address,
-    balance,
-  }))
-  return [...relayers, ...feePayers].flatMap(({ balance, ...rest }) =>
-    balance === undefined ? [] : [{ ...rest, amount: Number(balance) }],
-  )
-}
+const balancesOf = (chain: Pick<ServedChain, 'accounts'>): readonly Balance[] =>
+  chain
+    .accounts()
+    .flatMap(({ unit, address, balance }) =>
+      balance === undefined ? [] : [{ unit, address, amount: Number(balance) }],
+    )
 
-function lowAccountsOf(chain: Pick<ServedChain, 'keys' | 'feePayers'>): readonly Omit<LowAccount, 'gateway'>[] {
-  const relayers = (chain.keys?.() ?? []).flatMap(({ address, kind, reason }) =>
-    kind === 'low' || kind === 'wrong' ? [{ address, reason }] : [],
-  )
-  const feePayers = (chain.feePayers?.() ?? []).flatMap(({ address, low }) =>
-    low === undefined ? [] : [{ address, reason: low }],
-  )
-  return [...relayers, ...feePayers]
-}
+const lowAccountsOf = (chain: Pick<ServedChain, 'accounts'>): readonly Omit<LowAccount, 'gateway'>[] =>
+  chain.accounts().flatMap(({ address, low }) => (low === undefined ? [] : [{ address, reason: low }]))
 
-function accountsOf(chain: Pick<ServedChain, 'keys' | 'feePayers'>): readonly Omit<Account, 'gateway'>[] {
-  const relayers = (chain.keys?.() ?? []).map(({ address, balance, kind, reason }) => ({
-    unit: 'wei' as const,
-    address,
-    amount: balance === undefined ? undefined : Number(balance),
-    low: kind === 'low' || kind === 'wrong' ? reason : undefined,
-  }))
-  const feePayers = (chain.feePayers?.() ?? []).map(({ address, balance, low }) => ({
-    unit: 'lamports' as const,
+const accountsOf = (chain: Pick<ServedChain, 'accounts'>): readonly Omit<Account, 'gateway'>[] =>
+  chain.accounts().map(({ unit, address, balance, low }) => ({
+    unit,
     address,
     amount: balance === undefined ? undefined : Number(balance),
     low,
   }))
-  return [...relayers, ...feePayers]
-}
 
 /** Logs each change of which accounts run low, and of whether the gateway still sells. */
 export function teller(
   gateway: string,
-  chain: Pick<ServedChain, 'keys' | 'feePayers' | 'closed'>,
+  chain: Pick<ServedChain, 'accounts' | 'closed'>,
   { log, clock }: Pick<Opening, 'log' | 'clock'>,
 ): () => void {
   let known = new Set<string>()

@@ -1,5 +1,5 @@
 /** Asks everything that a configuration names, before anything is sold: chains, storage, object store and vendors. */
-import { jsonRpc } from '../../adapters/chains/lib/json_rpc.ts'
+import { chainManifest } from '../../adapters/chains/manifests.ts'
 import { checkKey } from '../../adapters/http/key_check.ts'
 import { systemClock } from '../../adapters/local.ts'
 import type { ModelKind } from '../../adapters/providers/manifest.ts'
@@ -10,8 +10,7 @@ import type { Config } from '../config/mod.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
 import { protocolOf } from '../config/providers.ts'
 import { isFile } from '../config/settings.ts'
-import { payingAccounts } from './accounts.ts'
-import { chainOf } from './chains.ts'
+import { chainOf, payingAccounts } from './chains.ts'
 import { objectsOf } from './mod.ts'
 
 /** Result of checking one part. `note`: it could not be checked, and nothing is known to be wrong. */
@@ -83,13 +82,10 @@ async function accountFindings(subject: string, method: PaymentMethod): Promise<
 
 /** Compares the clock with the latest block: authorizations are judged by the time of blocks. */
 async function blockFindings(subject: string, method: PaymentMethod, now: () => number): Promise<readonly Finding[]> {
-  if (method.kind !== 'evm') return []
-  const rpc = jsonRpc({ url: method.rpcUrl, timeoutMs: TIMEOUT_MS })
-  const answer = await rpc.request('eth_getBlockByNumber', ['latest', false])
-  rpc.close()
-  const { timestamp } = ((answer.kind === 'result' && answer.value) || {}) as { timestamp?: string }
-  const seconds = Number(timestamp)
-  if (!Number.isFinite(seconds)) return [finding('note', subject, 'the time of the latest block cannot be read')]
+  const { blockTime } = chainManifest(method)
+  if (!blockTime) return []
+  const seconds = await blockTime(method, { timeoutMs: TIMEOUT_MS })
+  if (seconds === undefined) return [finding('note', subject, 'the time of the latest block cannot be read')]
   const age = Math.round(now() / 1000 - seconds)
   if (age < -SKEW.wrong) return [finding('wrong', subject, `this clock is ${-age} s behind the latest block: set it`)]
   if (age > MAX_BLOCK_AGE_S)

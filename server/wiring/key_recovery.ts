@@ -1,9 +1,9 @@
 /** Finds the channels of API keys in the logs of the chain, after the loss of the database. */
 import { randomBytes } from 'node:crypto'
+import { chainManifest } from '../../adapters/chains/manifests.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { storageManifest } from '../../adapters/storage/manifests.ts'
 import type { Config } from '../config/mod.ts'
-import type { EvmPaymentMethod } from '../config/payment_methods.ts'
 
 export type RecoveredKeys = { readonly network: string; readonly channels: number; readonly toBlock: number }
 
@@ -15,7 +15,12 @@ export async function recoverKeys(
   { database, gateways }: Pick<Config, 'database' | 'gateways'>,
   { fromBlock, network }: { readonly fromBlock: number; readonly network: string | undefined },
 ): Promise<readonly RecoveredKeys[]> {
-  const methods = gateways.flatMap(({ paymentMethods }) => paymentMethods).filter(takesKeys)
+  const methods = gateways.flatMap(({ paymentMethods }) =>
+    paymentMethods.flatMap((method) =>
+      method.kind !== 'batched' && chainManifest(method).takesKeys?.(method) ? [method] : [],
+    ),
+  )
+  const workerId = `recovery-${randomBytes(8).toString('hex')}`
   const { hold, open } = storageManifest(database)
   const lock = hold?.(database)
   if (hold && !lock) throw new Error('Another process uses the database. Stop the gateway first.')
@@ -23,64 +28,17 @@ export async function recoverKeys(
     const storage = await open(database)
     try {
       const found: RecoveredKeys[] = []
-      for (const method of methods)
-        if (network === undefined || method.network === network)
-          found.push({ network: method.network, ...(await recovered(method, { storage, fromBlock })) })
+      for (const method of methods) {
+        if (network !== undefined && method.network !== network) continue
+        const at = { storage, workerId, now: systemClock.now(), fromBlock }
+        const recovered = await chainManifest(method).recoverKeys?.(method, at)
+        if (recovered) found.push({ network: method.network, ...recovered })
+      }
       return found
     } finally {
       await storage.close()
     }
   } finally {
     lock?.release()
-  }
-}
-
-type Keyed = EvmPaymentMethod & {
-  readonly channels: NonNullable<EvmPaymentMethod['channels']>
-  readonly settles: Extract<EvmPaymentMethod['settles'], { by: 'relayer' }>
-}
-
-const takesKeys = (method: { readonly kind: string }): method is Keyed => {
-  const { kind, channels, settles } = method as EvmPaymentMethod
-  return kind === 'evm' && channels?.keys === true && settles.by === 'relayer'
-}
-
-async function recovered(
-  { network, rpcUrl, asset, payTo, domain, channels, settles }: Keyed,
-  {
-    storage,
-    fromBlock,
-  }: { readonly storage: Awaited<ReturnType<ReturnType<typeof storageManifest>['open']>>; fromBlock: number },
-) {
-  const [{ addressOfKey }, { evmChain }] = await Promise.all([
-    import('../../adapters/chains/evm/key_address.ts'),
-    import('../../adapters/chains/evm/mod.ts'),
-  ])
-  const [relayerKey = '', ...others] = settles.keys
-  const workerId = `recovery-${randomBytes(8).toString('hex')}`
-  const chain = evmChain({
-    network,
-    rpcUrl,
-    asset,
-    payTo,
-    domain,
-    relayerKey,
-    watchesGas: false,
-    schemes: ['batch-settlement'],
-    channels: {
-      storage,
-      authorizerKey: channels.key,
-      apiKeys: true,
-      takeLease: (name, at) => storage.lease(name, workerId, at),
-      alert: () => {},
-      ...(channels.channelWithdrawSeconds !== undefined && { withdrawDelay: channels.channelWithdrawSeconds }),
-    },
-  })
-  try {
-    const relayers = others.map((key) => addressOfKey(key as `0x${string}`))
-    const answer = await chain.recoverKeys?.({ now: systemClock.now(), fromBlock, relayers })
-    return answer ?? { channels: 0, toBlock: fromBlock }
-  } finally {
-    chain.close()
   }
 }

@@ -3,7 +3,7 @@
  * gauge.
  */
 import { expect, test } from 'bun:test'
-import type { KeyState } from '../../adapters/chains/evm/relayer_lease.ts'
+import type { ServingAccount } from '../../adapters/chains/lib/manifest.ts'
 import type { Closed } from '../../core/mod.ts'
 import { metrics } from '../../server/metrics.ts'
 import { teller } from '../../server/wiring/chains.ts'
@@ -16,23 +16,24 @@ test('each change is told once', () => {
   const at = (level: string) => (message: string, fields?: Record<string, unknown>) =>
     void lines.push([level, message, fields])
   const log = { info: at('info'), warn: at('warn'), alert: at('alert') }
-  const state: { keys: readonly KeyState[]; closed: Closed | undefined } = { keys: [], closed: undefined }
+  const state: { accounts: readonly ServingAccount[]; closed: Closed | undefined } = { accounts: [], closed: undefined }
   const tell = teller(
     'main',
-    { keys: () => state.keys, closed: () => state.closed },
+    { accounts: () => state.accounts, closed: () => state.closed },
     { log: log as never, clock: testClock() },
   )
   const alerts = () =>
     lines.splice(0).map(([level, message, fields]) => [level, message.split(/[:;]/)[0], fields?.address])
-  const low: KeyState = { address: '0xa', kind: 'low', reason: 'account 0xa holds 1' }
+  const serving: ServingAccount = { unit: 'wei', address: '0xb', balance: 9n, low: undefined, isLeased: true }
+  const low: ServingAccount = { unit: 'wei', address: '0xa', balance: 1n, low: 'account 0xa holds 1' }
 
   tell()
   expect(alerts()).toEqual([])
-  state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]
+  state.accounts = [low, serving]
   tell()
   tell()
   expect(alerts()).toEqual([['alert', 'an account that pays for settlements is low', '0xa']])
-  state.keys = [low, { ...low, address: '0xb' }]
+  state.accounts = [low, { ...low, address: '0xb' }]
   state.closed = { code: 'no_gas', reason: 'all are empty' }
   tell()
   state.closed = { code: 'no_gas', reason: 'all are emptier' }
@@ -41,7 +42,7 @@ test('each change is told once', () => {
     ['alert', 'an account that pays for settlements is low', '0xb'],
     ['alert', 'the gateway has stopped selling', undefined],
   ])
-  state.keys = [low, { address: '0xb', kind: 'serving', reason: '' }]
+  state.accounts = [low, serving]
   state.closed = undefined
   tell()
   expect(alerts()).toEqual([['info', 'the gateway sells again', undefined]])

@@ -2,6 +2,7 @@
 import { encodeEventTopics } from 'viem'
 import { checksummed } from '../../../core/lib/mod.ts'
 import { type Hex, lower, word } from '../lib/hex.ts'
+import type { ChainTransfer, ChannelClaim, TransferRange } from '../lib/manifest.ts'
 import { failure, jsonRpc, type Rpc, type RpcFailure } from '../lib/json_rpc.ts'
 import {
   type Block,
@@ -16,28 +17,6 @@ import {
 import { BATCH_SETTLEMENT, batchSettlementAbi } from './node/x402_contracts.ts'
 import { AUTHORIZATION_USED, type ChainLog } from './node/token.ts'
 
-/** A transfer of the asset to the payee. `nonce` is that of its EIP-3009 authorization; null for any other transfer. */
-export type ChainTransfer = {
-  readonly transaction: string
-  readonly block: number
-  readonly payer: string
-  /** In base units. */
-  readonly amount: string
-  readonly nonce: string | null
-  /** The settlement contract pays out what was claimed of many channels. */
-  readonly isClaim: boolean
-}
-
-/** Total claimed of a channel, by the last claim of a range. */
-export type ChannelClaim = {
-  readonly channel: string
-  /** In base units. */
-  readonly claimed: bigint
-  readonly transaction: string
-  readonly block: number
-}
-
-export type TransferRange = { readonly fromBlock?: number; readonly toBlock?: number }
 export type Transfers = {
   readonly fromBlock: number
   readonly toBlock: number
