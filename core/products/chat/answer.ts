@@ -1,10 +1,10 @@
 /** Calls the model of a request, or the first fallback that answers, and shapes the answer for the API. */
-import type { ChatFormat, ChatRow } from '../../ports/vendors/chat.ts'
+import type { ChatFormat, ChatOrder, ChatRow } from '../../ports/vendors/chat.ts'
 import type { Answer, StreamedOrder } from '../../endpoint/mod.ts'
 import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
 import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
 import { type Candidate, candidatesFor, fullError, hasRoom } from './candidates.ts'
-import { whenAnswerStarts } from './formats/answer_start.ts'
+import { type TrackedStream, whenAnswerStarts } from './formats/answer_start.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
 import { isEmpty } from './formats/empty_answer.ts'
 import { forwardedStream } from './formats/forwarded_stream.ts'
@@ -16,6 +16,8 @@ import { answersOf, cappedHeaders, outputCap, requestedTokens } from './request.
 import type { ChatInput } from './sized_request.ts'
 import { characters } from './token_estimate.ts'
 import { usesResponsesApi } from './unsupported_fields.ts'
+import type { Searching } from './web_search/answer.ts'
+import { searchBound } from './web_search/tool.ts'
 
 export const requestRecord = ({ row }: ChatInput) => ({ model: row.id, request: { model: row.id } })
 
@@ -31,12 +33,13 @@ export async function answerChat(
   translation: (row: ChatRow) => Translation | undefined,
 ): Promise<Answer> {
   const { input, log } = order
+  const searches = await searchesFor(order)
   const candidates = candidatesFor(input, order)
   for (let next = candidates.next(); !next.done;) {
     const candidate = next.value
     try {
       if (candidate.vendor.isFull?.() && hasRoom(input, order)) throw fullError(candidate.row)
-      const answer = await askModel(candidate, order, translation(candidate.row))
+      const answer = await askModel(candidate, order, { translation: translation(candidate.row), searches })
       return {
         ...answer,
         headers: {
@@ -103,26 +106,27 @@ const RULED: ReadonlySet<string> = new Set(['reasoning_effort', 'tool_choice'])
 async function askModel(
   { row, vendor }: Candidate,
   { input, signal, clock }: StreamedOrder<ChatInput>,
-  translation: Translation | undefined,
+  {
+    translation,
+    searches,
+  }: { readonly translation: Translation | undefined; readonly searches: Searching | undefined },
 ): Promise<Answer> {
-  const isNative = input.format !== 'chat' && vendor.format === input.format && row === input.row
+  const isNative = input.format !== 'chat' && vendor.format === input.format && row === input.row && !searches
   const format = isNative ? input.format : 'chat'
   const { stream, forwardedHeaders } = input
   const body = isNative ? input.own : bodyFor(row, input)
   const viaResponses = !isNative && usesResponsesApi(row, body)
-  const answer = await vendor.ask(
-    {
-      format,
-      model: row.upstream,
-      family: familyOf(row),
-      ours: setByGateway(body, input),
-      body,
-      stream,
-      headers: forwardedHeaders,
-      ...(viaResponses && { by: 'responses' }),
-    },
-    { signal },
-  )
+  const chatOrder: ChatOrder = {
+    format,
+    model: row.upstream,
+    family: familyOf(row),
+    ours: setByGateway(body, input),
+    body,
+    stream,
+    headers: forwardedHeaders,
+    ...(viaResponses && { by: 'responses' }),
+  }
+  const answer = await (searches ? searches.ask(vendor, chatOrder, { signal }) : vendor.ask(chatOrder, { signal }))
   const showsReasoningTokens = familyOf(row) === 'vendor-a'
   const estimate = (length: number) => estimatedUsage({ prompt: promptOf(input), characters: length })
   const answers = answersOf(input.chat)
@@ -139,7 +143,11 @@ async function askModel(
     return {
       kind: 'stream',
       headers: {},
-      stream: await whenAnswerStarts(stream, { signal, clock, beginsBy: answer.stream.beginsBy }),
+      stream: await whenAnswerStarts(searches ? withSearchUsage(stream, searches) : stream, {
+        signal,
+        clock,
+        beginsBy: answer.stream.beginsBy,
+      }),
     }
   }
   if (isNative) return { kind: 'whole', headers: {}, body: nonEmpty(answer.body, format), usage: usageIn(answer.body) }
@@ -157,6 +165,22 @@ async function askModel(
     usage: usageIn(reply),
   }
 }
+
+/** The searches of an answer, where it may have some. Most gateways never sell any, and most requests ask for none. */
+async function searchesFor({ input, vendors, countTokens }: StreamedOrder<ChatInput>): Promise<Searching | undefined> {
+  const { search, promptTokens } = input
+  const { websearch } = vendors
+  if (!search || !websearch) return undefined
+  const { searching } = await import('./web_search/answer.ts')
+  const { tokens } = searchBound(search)
+  return searching({ search, websearch, countTokens, promptTokens: Math.max(0, promptTokens - tokens) })
+}
+
+/** Of a reader who leaves early: the rounds and searches that there were. */
+const withSearchUsage = (stream: TrackedStream, searches: Searching): TrackedStream => ({
+  ...stream,
+  usage: () => stream.usage() ?? searches.usage(),
+})
 
 /** Tokens of the prompt; at four characters a token where neither the price nor a limit needed a count. */
 const promptOf = ({ promptTokens, chat }: ChatInput): number => promptTokens || Math.ceil(characters(chat) / 4)

@@ -6,6 +6,8 @@ import { plus, roundUp, times, type Usdc } from '../../x402/money.ts'
 import { type Markup, NOTHING, perToken, STANDARD_MARKUP } from '../../x402/pricing.ts'
 import { answerText } from './formats/answer_text.ts'
 import { type ChatInput } from './sized_request.ts'
+import { searchCost } from './web_search/tool.ts'
+import { searchesIn } from './web_search/usage.ts'
 
 /** Tokens by rate. `input` is without what was read from a cache or written to one. */
 export type TokenCounts = {
@@ -25,23 +27,27 @@ export async function chatCost(
   { countTokens, prices }: { readonly countTokens: CountTokens; readonly prices?: Prices },
 ): Promise<Usdc | undefined> {
   const reported = tokenCounts(usage)
-  if (!read) return reported && usageCost(input, reported, prices)
+  const searched = searchesIn(usage)
+  if (!read) return reported && usageCost(input, reported, { ...prices, searched })
   const output = Math.ceil((await countTokens(answerText(read.events))) * read.times)
   const prompt = reported ?? { input: input.promptTokens, cacheRead: 0, cacheWrite: 0, output: 0 }
   // A vendor may count what the reader cannot see, such as reasoning, before the reader leaves.
-  return usageCost(input, { ...prompt, output: Math.max(output, prompt.output) }, prices)
+  return usageCost(input, { ...prompt, output: Math.max(output, prompt.output) }, { ...prices, searched })
 }
+
+type Searched = ReturnType<typeof searchesIn>
 
 /** Rounded up once. A rate that the model does not have is that of its input. */
 export function usageCost(
   { row, surcharge = NOTHING }: ChatInput,
   counts: TokenCounts,
-  { fee }: Pick<Markup, 'fee'> = STANDARD_MARKUP,
+  { fee = STANDARD_MARKUP.fee, searched }: Partial<Pick<Markup, 'fee'>> & { readonly searched?: Searched } = {},
 ): Usdc | undefined {
   const { billing } = row
   if (billing.mode !== 'paid') return undefined
   const { long, cacheRead, cacheWrite } = billing
-  const prompt = counts.input + counts.cacheRead + counts.cacheWrite
+  // Of several prompts, each is long or not.
+  const prompt = searched?.longestPrompt || counts.input + counts.cacheRead + counts.cacheWrite
   const rates = long && prompt >= long.from ? long : billing
   const parts = [
     [rates.input, counts.input],
@@ -50,7 +56,8 @@ export function usageCost(
     [rates.output, counts.output],
   ] as const
   const tokens = parts.reduce((sum, [rate, count]) => plus(sum, times(perToken(rate), BigInt(count))), NOTHING)
-  return roundUp(plus(plus(tokens, surcharge), fee))
+  const extra = searched ? plus(surcharge, searchCost(searched)) : surcharge
+  return roundUp(plus(plus(tokens, extra), fee))
 }
 
 /** Counts in any of the four formats; undefined where none were reported, or where the gateway estimated them. */

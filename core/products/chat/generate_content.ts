@@ -59,7 +59,7 @@ const shared = {
   price: quote,
   worstCost,
   cost: chatCost,
-  priceRange: (offering: Offering) => chatPriceRange(offering, isOnSurface),
+  priceRange: (offering: Offering) => chatPriceRange(offering, { fits: isOnSurface }),
   isAvailable: isOpen,
   isOffered: (offering: Offering) =>
     (offering.allowlists?.[ALLOWLIST] ?? []).length > 0 && isChatOffered(isOnSurface)(offering),

@@ -9,15 +9,17 @@ import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { free, type Offering, type RequestHead, streamed } from '../../endpoint/mod.ts'
+import { free, type Offering, type RequestHead, streamed, type StreamedContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { inputParser, refused } from '../../http/request_body.ts'
-import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf } from '../../lib/json.ts'
+import { type Json, type Fields, fieldsOf, isFields, listOf, objectsOf, textOf } from '../../lib/json.ts'
 import { droppedHeader, type WithoutVendorTools, withoutVendorTools } from './vendor_tools.ts'
 import { messagesFromChatStream } from './formats/messages/events.ts'
 import { isClientTool } from './formats/messages/request_from_chat.ts'
 import { messagesFromChatReply } from './formats/messages/reply.ts'
 import { chatFromMessages } from './formats/messages/request_to_chat.ts'
+import { withSearchesAsText } from './formats/messages/searches.ts'
+import { type Taken, takeSearch, withSearch } from './web_search/tool.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),
@@ -76,7 +78,7 @@ const create = streamed<ChatInput>({
   price: quote,
   worstCost,
   cost: chatCost,
-  priceRange: chatPriceRange,
+  priceRange: (offering) => chatPriceRange(offering, { searches: true }),
   isAvailable: isOpen,
   isOffered: isChatOffered(),
   remember: requestRecord,
@@ -84,13 +86,15 @@ const create = streamed<ChatInput>({
 
   async check(body, head, context) {
     const row = servedRow(body.model as string, context)
-    const { body: request, dropped } = withoutServerTools(body as Fields)
+    const { body: requested, search } = searchOf(withSearchesAsText(body as Fields), row, context)
+    const { body: request, dropped } = withoutServerTools(requested)
     checkExtras(request, head)
     return await sizeRequest(
       {
         row,
         format: 'messages',
-        chat: chatFromMessages(withoutTier(request)),
+        chat: withSearch(chatFromMessages(withoutTier(request)), search),
+        search,
         own: (size) => nativeBody(request, size),
         stream: request.stream === true,
         forwardedHeaders: forwardedHeaders(head),
@@ -125,15 +129,26 @@ const countTokens = free({
   },
   output: Type.Object({ input_tokens: Type.Integer() }),
   async answer(request, context) {
-    const { body } = withoutServerTools(parseCountBody(await request.json()) as Fields)
-    const row = servedRow(body.model as string, context)
+    const sent = withSearchesAsText(parseCountBody(await request.json()) as Fields)
+    const row = servedRow(sent.model as string, context)
+    const { body: requested, search } = searchOf(sent, row, context)
+    const { body } = withoutServerTools(requested)
     checkExtras(body, request)
-    const chat = chatFromMessages(withoutTier(body))
+    const chat = withSearch(chatFromMessages(withoutTier(body)), search)
     return json(200, { input_tokens: await countPrompt({ row, format: 'messages', chat }, context) })
   },
 })
 
 export const messages = [create, countTokens]
+
+/** Takes the tool of web search out of a request (contract 7.37). */
+function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
+  const tools = objectsOf(body.tools)
+  const isSearch = ({ type }: Fields) => /^web_search_\d{8}$/.test(textOf(type))
+  const [found] = tools.filter(isSearch)
+  const names = tools.filter((tool) => !isSearch(tool)).map(({ name }) => name ?? null)
+  return takeSearch(body, { row, format: 'messages', isSearch, maxUses: found?.max_uses, names }, context)
+}
 
 /** Without the search of a vendor, a model finds no deferred tool: all of them are offered. */
 function withoutServerTools(request: Fields): WithoutVendorTools {

@@ -4,7 +4,7 @@ import { percentOf, withMarginOf } from '../../endpoint/prices.ts'
 import { type Dollars, dollars, type Usdc, usdc, roundUp, plus, print, times } from '../../x402/money.ts'
 import { FLOOR, isBelow, type Markup, NOTHING, perToken, raise, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
-/** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for live search. */
+/** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for searches. */
 export type ChatPriceInputs = {
   readonly billing: ChatBilling
   readonly promptTokens: number
@@ -12,6 +12,8 @@ export type ChatPriceInputs = {
   readonly effort?: Effort | undefined
   readonly scalesQuote?: boolean | undefined
   readonly surcharge?: Dollars | undefined
+  /** How often the prompt is sent; 1 if absent. `promptTokens` is the longest of them. */
+  readonly rounds?: number | undefined
   /** The standard one by default. */
   readonly markup?: Markup | undefined
 }
@@ -44,11 +46,12 @@ export function chatPrice(order: ChatPriceInputs): Usdc {
 }
 
 /** The cost at list price where the whole of `maxTokens` is used, without the fee. A flat price is all there is. */
-export function chatWorstCost({ billing, promptTokens, maxTokens, surcharge = NOTHING }: ChatPriceInputs): Usdc {
+export function chatWorstCost(inputs: ChatPriceInputs): Usdc {
+  const { billing, promptTokens, maxTokens, surcharge = NOTHING, rounds = 1 } = inputs
   if (billing.mode === 'free') return usdc(0n)
   if (billing.mode === 'flat') return roundUp(plus(billing.price, surcharge))
   const { input, output } = ratesOf(billing, promptTokens)
-  const tokens = plus(times(perToken(input), BigInt(promptTokens)), times(perToken(output), BigInt(maxTokens)))
+  const tokens = plus(times(perToken(input), BigInt(promptTokens * rounds)), times(perToken(output), BigInt(maxTokens)))
   return roundUp(plus(tokens, surcharge))
 }
 
@@ -74,6 +77,7 @@ function chatCost({
   effort,
   scalesQuote = false,
   surcharge = NOTHING,
+  rounds = 1,
   markup = STANDARD_MARKUP,
 }: ChatPriceInputs) {
   if (billing.mode === 'free') throw new RangeError('a free model has no price')
@@ -82,7 +86,7 @@ function chatCost({
   const rates = ratesOf(billing, promptTokens)
   const factor = scalesQuote && effort && EFFORT_FACTORS[effort]
   const share = factor ? times(OUTPUT_SHARE, factor) : OUTPUT_SHARE
-  const input = times(perToken(rates.input), BigInt(promptTokens))
+  const input = times(perToken(rates.input), BigInt(promptTokens * rounds))
   const output = times(times(perToken(rates.output), BigInt(maxTokens)), share)
   const tokens = plus(input, output)
   const floorApplied = isBelow(tokens, FLOOR)

@@ -1,24 +1,28 @@
 /** The quote of a chat request: its price, its range over the catalog, and what it may cost the operator. */
 import type { ChatRow } from '../../ports/vendors/chat.ts'
 import type { Context, Offering, Price } from '../../endpoint/mod.ts'
-import { type Usdc, usdc } from '../../x402/money.ts'
+import { plus, type Usdc, usdc } from '../../x402/money.ts'
+import { NOTHING } from '../../x402/pricing.ts'
 import { chatPrice, chatWorstCost } from './price.ts'
 import { answersOf } from './request.ts'
 import type { ChatInput } from './sized_request.ts'
+import { mostSearches, searchBound } from './web_search/tool.ts'
 
 /** Lifetime of the signed authorization (contract 6.42), and for background responses (contract 7.17). */
 const TIMEOUT_S = 300
 const BACKGROUND_TIMEOUT_S = 600
 
-/** The inputs of the quote. Each of several answers (`n`) is quoted. */
-export function priceInputs({ row, promptTokens, maxTokens, effort, surcharge, chat }: ChatInput) {
+/** The inputs of the quote. Each of several answers (`n`) is quoted, and as many searches as there may be. */
+export function priceInputs({ row, promptTokens, maxTokens, effort, surcharge, chat, search }: ChatInput) {
+  const bound = search && searchBound(search)
   return {
     billing: row.billing,
     promptTokens,
     maxTokens: maxTokens * answersOf(chat),
     effort,
     scalesQuote: row.effort?.scalesQuote,
-    surcharge,
+    surcharge: bound ? plus(bound.cost, surcharge ?? NOTHING) : surcharge,
+    rounds: bound?.rounds,
   }
 }
 
@@ -40,24 +44,26 @@ export const worstCost = (input: ChatInput): Usdc => chatWorstCost(priceInputs(i
  */
 export function chatPriceRange(
   { catalog, vendors, prices: markup }: Offering,
-  fits: (row: ChatRow) => boolean = () => true,
+  { fits = () => true, searches = false }: { fits?(row: ChatRow): boolean; readonly searches?: boolean } = {},
 ): { min: Usdc; max: Usdc } {
+  const most = searches && vendors.websearch ? searchBound(mostSearches) : undefined
   const fitting = catalog.chat.all.filter(fits)
   const served = fitting.filter((row) => vendors.chat(row) !== undefined)
   const amounts = (served.length > 0 ? served : fitting)
     .filter((row) => row.billing.mode !== 'free')
     .flatMap((row) => {
       const { billing, effort, liveSearch, contextWindow, maxOutput } = row
-      const most = {
+      const longest = {
         billing,
         promptTokens: contextWindow,
         maxTokens: 8 * maxOutput,
         effort: 'max' as const,
         scalesQuote: effort?.scalesQuote,
-        surcharge: liveSearch,
+        surcharge: most ? plus(most.cost, liveSearch ?? NOTHING) : liveSearch,
+        rounds: most?.rounds,
         markup,
       }
-      return [chatPrice({ billing, promptTokens: 0, maxTokens: 0, markup }), chatPrice(most)]
+      return [chatPrice({ billing, promptTokens: 0, maxTokens: 0, markup }), chatPrice(longest)]
     })
   const [first = usdc(0n)] = amounts
   return {

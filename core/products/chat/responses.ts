@@ -22,15 +22,16 @@ import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
-import { streamed } from '../../endpoint/mod.ts'
+import { streamed, type StreamedContext } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { refused } from '../../http/request_body.ts'
 import { responsesFromChatStream } from './formats/responses/chat_stream.ts'
 import { type ResponseFacts, responseOf, responsesFromChatReply } from './formats/responses/reply.ts'
 import { chatFromResponses, uncountedByChat } from './formats/responses/request.ts'
-import { builtInTools } from './formats/responses/tools.ts'
+import { builtInTools, namedTools } from './formats/responses/tools.ts'
+import { type Taken, takeSearch, type WebSearch, withSearch } from './web_search/tool.ts'
 import { droppedHeader, withoutVendorTools } from './vendor_tools.ts'
-import { type Fields, isFields, listOf, objectsOf } from '../../lib/json.ts'
+import { type Fields, isFields, listOf, objectsOf, textOf } from '../../lib/json.ts'
 
 const input = Type.Object({
   model: Type.String({ minLength: 1, maxLength: 200 }),
@@ -65,7 +66,7 @@ const create = streamed<ChatInput>({
   price: quote,
   worstCost,
   cost: chatCost,
-  priceRange: chatPriceRange,
+  priceRange: (offering) => chatPriceRange(offering, { searches: true }),
   isAvailable: isOpen,
   isOffered: isChatOffered(),
   remember: ({ row, own, background }) => ({
@@ -80,17 +81,19 @@ const create = streamed<ChatInput>({
   }),
 
   async check(request, _head, context) {
-    const { body, dropped } = withoutVendorTools(request as Fields, VENDOR_TOOLS)
+    const row = servedRow(request.model as string, context)
+    const { body: requested, search } = searchOf(request as Fields, row, context)
+    const { body, dropped } = withoutVendorTools(requested, VENDOR_TOOLS)
     checkStateless(body)
-    const row = servedRow(body.model as string, context)
     if (body.background === true && row.billing.mode === 'free')
       throw invalidParameter('background', `is for paid models, and ${row.id} is free; leave it out.`)
     const sizing = {
       row,
       format: 'responses',
-      chat: chatFromResponses(body),
+      chat: withSearch(chatFromResponses(body), search),
+      search,
       uncounted: uncountedByChat(body),
-      own: (size: NativeSize) => nativeBody(body, size),
+      own: (size: NativeSize) => nativeBody(withOfferedSearch(body, search), size),
     } as const
     return await withResponsesParams(
       sizeRequest(
@@ -136,6 +139,20 @@ const VENDOR_TOOLS = {
   isOptional: (type: string) => OPTIONAL.test(type),
   isAnyDemanded: (choice: unknown) => choice === 'required',
 }
+
+/** Takes the tool of web search out of a request, unless it may not read the web (contract 7.37). */
+function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
+  const names = namedTools(body.tools).map(({ chatName }) => chatName)
+  const { max_tool_calls: maxUses } = body
+  return takeSearch(body, { row, format: 'responses', isSearch: isWebSearch, maxUses, names }, context)
+}
+
+const isWebSearch = ({ type, external_web_access: isLive }: Fields): boolean =>
+  textOf(type).startsWith('web_search') && OPTIONAL.test(textOf(type)) && isLive !== false
+
+/** The tools that a Response repeats. */
+const withOfferedSearch = (body: Fields, search: WebSearch | undefined): Fields =>
+  search ? { ...body, tools: [...listOf(body.tools), search.tool] } : body
 
 /** Members that have another name in chat, by the first segment of their path. */
 const RESPONSES_PARAMS: ReadonlyMap<string, string> = new Map([

@@ -17,6 +17,7 @@ import {
   requestedTokens,
   trimMessages,
 } from './request.ts'
+import { searchBound, type WebSearch } from './web_search/tool.ts'
 import { estimatePrompt, upperBound } from './token_estimate.ts'
 import { checkExtras, checkLength, checkSizes, supportsMultipleAnswers } from './unsupported_fields.ts'
 
@@ -36,6 +37,8 @@ export type ChatInput = {
   readonly maxTokens: number
   readonly effort: Effort | undefined
   readonly surcharge: Dollars | undefined
+  /** The searches that this gateway runs for the answer, which is then never the vendor's own format. */
+  readonly search?: WebSearch
   /** Headers of the reply. */
   readonly headers: Readonly<Record<string, string>>
   /** Request headers that are forwarded to the vendor. */
@@ -63,6 +66,7 @@ export type UnsizedRequest = {
   readonly headers?: Readonly<Record<string, string>>
   /** Input that a vendor of the API's own format reads and that `chat` does not hold. */
   readonly uncounted?: { readonly text: string; readonly tokens: number }
+  readonly search?: WebSearch | undefined
 }
 
 /** Applies the model's rules and sizes the prompt. Counts tokens only where the price or a limit depends on them. */
@@ -78,6 +82,7 @@ export async function sizeRequest(
     background = false,
     headers: ownHeaders,
     uncounted,
+    search,
   }: UnsizedRequest,
   { catalog, vendors, countTokens }: StreamedContext,
 ): Promise<ChatInput> {
@@ -85,7 +90,7 @@ export async function sizeRequest(
   const {
     body: { max_tokens: _, max_completion_tokens: __, stream: ___, model: ____, ...body },
     effort,
-  } = checkedRequest(request, { row, format, providerFormat: vendor?.format })
+  } = checkedRequest(request, { row, format, providerFormat: vendor?.format, isConverted: search !== undefined })
   const requested = requestedTokens(request)
   if (answersOf(request) > 1 && !supportsMultipleAnswers(body, { row, format, vendor })) {
     throw invalidParameter(
@@ -96,7 +101,7 @@ export async function sizeRequest(
   const measured = uncounted?.text
     ? { ...body, messages: [...(body.messages as readonly Json[]), { role: 'assistant', content: uncounted.text }] }
     : body
-  const uncountedTokens = uncounted?.tokens ?? 0
+  const uncountedTokens = (uncounted?.tokens ?? 0) + (search ? searchBound(search).tokens : 0)
   const bound = upperBound(measured, row) + uncountedTokens
   checkLength(measured, bound)
   const widest = outputCap({ requested, fallback: defaultTokens }, row, 0)
@@ -129,15 +134,24 @@ export async function sizeRequest(
     },
     forwardedHeaders,
     background,
+    ...(search && { search }),
   }
+}
+
+type Checking = {
+  readonly row: ChatRow
+  readonly format: ChatFormat
+  readonly providerFormat: ChatFormat | undefined
+  /** Whether the request is converted to chat although the vendor speaks its format. */
+  readonly isConverted?: boolean
 }
 
 /** Refuses what the model or its vendor would drop or refuse, and applies the rules of the model. */
 function checkedRequest(
   request: Fields,
-  { row, format, providerFormat }: { row: ChatRow; format: ChatFormat; providerFormat: ChatFormat | undefined },
+  { row, format, providerFormat, isConverted = false }: Checking,
 ): ReturnType<typeof applyModelRules> {
-  const isNative = format !== 'chat' && providerFormat === format
+  const isNative = format !== 'chat' && providerFormat === format && !isConverted
   checkCounts(request)
   checkExtras(request)
   checkSizes(request)

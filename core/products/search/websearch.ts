@@ -17,12 +17,10 @@ import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { dollars } from '../../x402/money.ts'
 import { pageProblem, PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
+import { PER_CALL, PER_PAGE } from '../lib/search_rates.ts'
 import { flatPrice, piecePrice, shortAmount } from '../../x402/pricing.ts'
 import type { WebQuestion } from '../../ports/vendors/search.ts'
 
-/** US dollars before the fee: for a call, and for a page. */
-const PER_CALL = '0.01'
-const PER_PAGE = '0.002'
 const MAX_PAGES = 100
 const MAX_RESULTS = 100
 const MAX_DOMAINS = 100

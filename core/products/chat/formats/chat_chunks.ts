@@ -167,7 +167,7 @@ const isError = ({ error, object }: Fields): boolean => (error !== undefined && 
 
 const FINISH = /"finish_reason": ?"(\w*)/
 /** Members of a delta that are part of the answer; `function_call` is legacy. */
-const ANSWER_FIELDS = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio'] as const
+const ANSWER_FIELDS = ['content', 'tool_calls', 'refusal', 'function_call', 'images', 'audio', 'web_search'] as const
 
 const isNonEmpty = (value: Json | undefined): boolean => typeof value === 'string' && value !== ''
 

@@ -1,6 +1,9 @@
 /** Translates streamed chat completions into events of the `messages` format. */
 import { contentText, messagesUsage, stopReason } from './parts.ts'
 import { messageId, toolId } from './reply.ts'
+import { resultBlock, searchBlock } from './searches.ts'
+import type { MadeSearch } from '../../web_search/search.ts'
+import { SEARCH_NAME } from '../../web_search/tool.ts'
 import { sseJson, tryJson } from '../sse.ts'
 import { type Fields, fieldsOf, isFields, listOf, textOf } from '../../../../lib/json.ts'
 import type { StreamTranslator } from '../stream_translator.ts'
@@ -9,12 +12,14 @@ import type { StreamTranslator } from '../stream_translator.ts'
  * A content block of the reply. For a tool, `whole` is its arguments so far; `waiting` is text that has not been sent.
  */
 type Block = {
-  readonly kind: 'thinking' | 'text' | 'tool'
+  readonly kind: 'thinking' | 'text' | 'tool' | 'search' | 'found'
   id: string
   name: string
   whole: string
   waiting: string
   signature: string
+  /** The result of a search, which is sent whole. */
+  result: Fields
   /** Whether the first `length` characters of `whole` are a JSON object. Cached by length. */
   tested: { readonly length: number; readonly isJson: boolean }
 }
@@ -26,6 +31,7 @@ const blank = (kind: Block['kind']): Block => ({
   whole: '',
   waiting: '',
   signature: '',
+  result: {},
   tested: { length: 0, isJson: false },
 })
 
@@ -80,7 +86,19 @@ function blockQueue(messageIdentifier: string) {
     block.waiting += text
   }
 
-  function start({ kind, id: callId, name }: Block): Fields {
+  /** A search when it begins, and again with what it has found. */
+  function search(made: MadeSearch): void {
+    const isOver = Array.isArray(made.pages)
+    const block = blank(isOver ? 'found' : 'search')
+    blocks.push(block)
+    if (isOver) block.result = resultBlock(made)
+    else block.waiting = JSON.stringify({ query: made.query })
+    block.id = textOf(searchBlock(made).id)
+  }
+
+  function start({ kind, id: callId, name, result }: Block): Fields {
+    if (kind === 'search') return { type: 'server_tool_use', id: callId, name: SEARCH_NAME, input: {} }
+    if (kind === 'found') return result
     if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
     if (kind === 'text') return { type: 'text', text: '' }
     return { type: 'tool_use', id: callId || toolId(`${messageIdentifier}_${blockIndex}`), name, input: {} }
@@ -111,7 +129,7 @@ function blockQueue(messageIdentifier: string) {
     return out
   }
 
-  return { add, sign, call, flush, hasCalls: () => blocks.some(({ kind }) => kind === 'tool') }
+  return { add, sign, call, search, flush, hasCalls: () => blocks.some(({ kind }) => kind === 'tool') }
 }
 
 function delta({ kind, waiting }: Block): Fields {
@@ -175,6 +193,7 @@ export function messagesFromChatStream({ model, id }: { model: string; id: strin
       blocks.add('text', contentText(part.content) || textOf(part.refusal))
       for (const entry of listOf(part.tool_calls).filter(isFields)) blocks.call(entry)
       if (typeof choice?.finish_reason === 'string') finish = choice.finish_reason
+      if (isFields(part.web_search)) blocks.search(part.web_search as unknown as MadeSearch)
       const out = `${begin()}${blocks.flush()}`
       return finish !== undefined && isFields(chunk.usage) ? `${out}${close(finish)}` : out
     },

@@ -1,6 +1,7 @@
 /** Shared by both directions of the `messages` format: readers, tool inputs, thinking, images, stop reasons, usage. */
 import { refused } from '../../../../http/request_body.ts'
 import { type Json, type Fields, countOf, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
+import { searchesIn } from '../../web_search/usage.ts'
 import { tryJson } from '../sse.ts'
 
 /** The object at `path` of a request. Throws INVALID_BODY for anything else. */
@@ -155,6 +156,7 @@ export function chatUsage(usage: Fields): Fields {
 
 /** Converts usage of any chat vendor to that of messages, where cache reads and writes are counted beside the input. */
 export function messagesUsage(usage: Fields): Fields {
+  const searched = searchesIn(usage)
   const details = fieldsOf(usage.prompt_tokens_details)
   const read =
     countOf(details.cached_tokens) || countOf(usage.cache_read_input_tokens) || countOf(usage.prompt_cache_hit_tokens)
@@ -167,5 +169,6 @@ export function messagesUsage(usage: Fields): Fields {
     output_tokens: countOf(usage.completion_tokens),
     cache_creation_input_tokens: written || undefined,
     cache_read_input_tokens: read || undefined,
+    server_tool_use: searched && { web_search_requests: searched.searches },
   })
 }

@@ -2,7 +2,7 @@
  * Translates complete replies between the `chat` and `messages` formats. Lenient: unknown parts of a vendor's reply are
  * skipped.
  */
-import { type Json, type Fields, fieldsOf, given, isFields, listOf, textOf } from '../../../../lib/json.ts'
+import { type Json, type Fields, fieldsOf, given, isFields, listOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import {
   argumentsOf,
   chatUsage,
@@ -15,6 +15,8 @@ import {
   signedThinking,
   stopReason,
 } from './parts.ts'
+import { resultBlock, searchBlock } from './searches.ts'
+import type { MadeSearch } from '../../web_search/search.ts'
 
 /**
  * Converts a vendor's message to a chat completion. `created` is in Unix seconds. With tool calls `content` is empty
@@ -77,12 +79,25 @@ export function messagesFromChatReply(reply: Fields, { model }: { model: string 
     type: 'message',
     role: 'assistant',
     model,
-    content: [...thinkingOf(message), ...(text === '' ? [] : [{ type: 'text', text: text }]), ...calls],
+    content: [
+      ...thinkingOf(message),
+      ...searchesOf(message),
+      ...(text === '' ? [] : [{ type: 'text', text: text }]),
+      ...calls,
+    ],
     stop_reason: stopReason(choice.finish_reason, { hasCalls: calls.length > 0 }),
     stop_sequence: null,
     usage: messagesUsage(fieldsOf(reply.usage)),
   }
 }
+
+/** Each search with what it found, and the text before it. */
+const searchesOf = (message: Fields): Fields[] =>
+  objectsOf(message.web_searches).flatMap(({ before, search }) => [
+    ...(textOf(before) === '' ? [] : [{ type: 'text', text: textOf(before) }]),
+    searchBlock(search as unknown as MadeSearch),
+    resultBlock(search as unknown as MadeSearch),
+  ])
 
 function thinkingOf(message: Fields): Fields[] {
   const signed = signedThinking(message)

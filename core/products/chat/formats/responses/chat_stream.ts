@@ -11,6 +11,9 @@ import {
   growPart,
   openPart,
   type PartLocation,
+  SEARCH_BEGINS,
+  SEARCH_ENDS,
+  searchEvents,
   sequence,
 } from './events.ts'
 import { plainText } from './parts.ts'
@@ -24,8 +27,10 @@ import {
   type ResponseFacts,
   responseOf,
   responsesUsage,
+  searchItem,
   summaryOf,
 } from './reply.ts'
+import type { MadeSearch } from '../../web_search/search.ts'
 import { type ToolNames, toolNames } from './tools.ts'
 
 type ReasoningItem = { readonly kind: 'reasoning'; readonly index: number; text: string; isClosed: boolean }
@@ -40,7 +45,8 @@ type CallItem = {
   readonly call: { id: string; name: string }
   arguments: string
 }
-type Item = ReasoningItem | MessageItem | CallItem
+type SearchItem = { readonly kind: 'search'; readonly index: number; made: MadeSearch; isOver: boolean }
+type Item = ReasoningItem | MessageItem | CallItem | SearchItem
 
 type Translating = {
   readonly facts: ResponseFacts
@@ -107,7 +113,8 @@ function onChunk(state: Translating, chunk: Fields): string {
   const content =
     onText(state, 'output_text', plainText(delta.content)) + onText(state, 'refusal', textOf(delta.refusal))
   const calls = objectsOf(delta.tool_calls).map((piece) => onToolCall(state, piece))
-  return opening + content + calls.join('')
+  const search = isFields(delta.web_search) ? onSearch(state, delta.web_search as unknown as MadeSearch) : ''
+  return opening + content + calls.join('') + search
 }
 
 function begin(state: Translating): string {
@@ -125,7 +132,9 @@ function finish(state: Translating): string {
   const ending = outcomeOf(state.finishReason)
   const late =
     begin(state) + [...unnamed.keys()].map((key) => openCall(state, key, '')).join('') + closeReasoning(state)
-  const closed = items.map((item) => (item.kind === 'reasoning' ? '' : closeItem(state, item, ending.status))).join('')
+  const closed = items
+    .map((item) => (item.kind === 'reasoning' || item.kind === 'search' ? '' : closeItem(state, item, ending.status)))
+    .join('')
   const output = items.map((item) => finished(state, item, ending.status))
   const response = responseOf(facts, { ...ending, output, usage: responsesUsage(state.usage) })
   return late + closed + emit(`response.${ending.status}`, { response })
@@ -139,6 +148,8 @@ function finished(state: Translating, item: Item, status: string): Fields {
     const content = item.parts.map((part) => finishedPart(state, part))
     return messageItem(itemId(facts, 'msg', item.index), content, status)
   }
+  if (item.kind === 'search')
+    return searchItem(itemId(facts, 'ws', item.index), item.made, item.isOver ? 'completed' : 'in_progress')
   const call = { id: item.call.id, function: { name: item.call.name, arguments: item.arguments } }
   return callItem(call, { facts, index: item.index, status, names })
 }
@@ -219,6 +230,26 @@ function onText(state: Translating, type: 'output_text' | 'refusal', text: strin
   const part = message.parts[at]
   if (part) part.text += text
   return opening + growPart(emit, partLocation(state, message, at), { part: { type }, text })
+}
+
+// ── searches ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A search when it begins, and again with what it has found. Text after it is another message. */
+function onSearch(state: Translating, made: MadeSearch): string {
+  const { emit, items } = state
+  const running = items.findLast((item) => item.kind === 'search' && !item.isOver) as SearchItem | undefined
+  if (!running) {
+    const item: SearchItem = { kind: 'search', index: items.length, made, isOver: false }
+    const closed = closeReasoning(state)
+    items.push(item)
+    state.message = undefined
+    const started = finished(state, item, 'in_progress')
+    return closed + addItem(emit, item.index, started) + searchEvents(emit, item.index, started, SEARCH_BEGINS)
+  }
+  running.made = made
+  running.isOver = true
+  const whole = finished(state, running, 'completed')
+  return searchEvents(emit, running.index, whole, SEARCH_ENDS) + doneItem(emit, running.index, whole)
 }
 
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -122,9 +122,21 @@ function itemEvents(emit: Emit, index: number, item: Fields): void {
     objectsOf(item.content).forEach((part, content_index) => wholePart({ ...at, content_index }, part))
   if (item.type === 'function_call' && textOf(item.arguments) !== '')
     emit('response.function_call_arguments.delta', { ...at, delta: textOf(item.arguments) })
+  searchEvents(emit, index, item, [...SEARCH_BEGINS, ...SEARCH_ENDS])
   doneCall(emit, index, item)
   doneItem(emit, index, item)
 }
+
+/** The events of a search between those of its item; '' for other items. */
+export const searchEvents = (emit: Emit, index: number, item: Fields, names: readonly string[]): string =>
+  item.type === 'web_search_call'
+    ? names
+        .map((name) => emit(`response.web_search_call.${name}`, { item_id: textOf(item.id), output_index: index }))
+        .join('')
+    : ''
+
+export const SEARCH_BEGINS = ['in_progress', 'searching']
+export const SEARCH_ENDS = ['completed']
 
 /** The last event of the arguments of a call; '' for other items. A custom call has its whole input in one delta. */
 export function doneCall(emit: Emit, index: number, item: Fields): string {

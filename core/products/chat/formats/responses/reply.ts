@@ -4,6 +4,7 @@
  */
 import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
+import type { MadeSearch } from '../../web_search/search.ts'
 import { type CalledTool, customInput, type ToolNames, toolNames } from './tools.ts'
 
 // ── to chat ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,6 +174,12 @@ export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fie
   const names = toolNames(facts.request.tools)
   const items: readonly ((index: number) => Fields)[] = [
     ...(summary === '' ? [] : [(index: number) => reasoningItem(itemId(facts, 'rs', index), summary)]),
+    ...objectsOf(message.web_searches).flatMap(({ before, search }) => [
+      ...contentOf({ content: before ?? '' }, []).map(
+        (part) => (index: number) => messageItem(itemId(facts, 'msg', index), [part], 'completed'),
+      ),
+      (index: number) => searchItem(itemId(facts, 'ws', index), search as unknown as MadeSearch, 'completed'),
+    ]),
     ...(content.length === 0
       ? []
       : [(index: number) => messageItem(itemId(facts, 'msg', index), content, outcome.status)]),
@@ -259,8 +266,11 @@ function formatOf(format: Json | undefined): Fields {
   return { ...requested, name: requested.name ?? 'response', strict: requested.strict ?? false }
 }
 
-export const itemId = ({ id }: { readonly id: string }, kind: 'rs' | 'msg' | 'fc' | 'ctc', index: number): string =>
-  `${kind}_${id.replace(/^resp_/, '')}_${index}`
+export const itemId = (
+  { id }: { readonly id: string },
+  kind: 'rs' | 'msg' | 'fc' | 'ctc' | 'ws',
+  index: number,
+): string => `${kind}_${id.replace(/^resp_/, '')}_${index}`
 
 export const reasoningItem = (id: string, summary: string): Fields => ({
   id,
@@ -274,6 +284,14 @@ export const messageItem = (id: string, content: readonly Fields[], status: stri
   status,
   role: 'assistant',
   content,
+})
+
+/** A search of this gateway. What it found is not part of the format. */
+export const searchItem = (id: string, { query, error }: MadeSearch, status: string): Fields => ({
+  id,
+  type: 'web_search_call',
+  status: error === undefined ? status : 'failed',
+  action: { type: 'search', query },
 })
 
 type CallPosition = {

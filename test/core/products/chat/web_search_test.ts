@@ -1,0 +1,496 @@
+/** Web search that this gateway runs for a chat, in both formats that offer it (contract 7.37). */
+import { describe, expect, test } from 'bun:test'
+import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
+import { ApiError, type ChatFormat, type ChatOrder, type Fields, type WebSearchVendor } from '../../../../core/mod.ts'
+import { parseEvent } from '../../../../core/products/chat/formats/sse.ts'
+import {
+  chunk,
+  DONE,
+  scriptedChat,
+  streamAnswer,
+  type ToolCall,
+  toolCall,
+  usageChunk,
+  type Whole,
+  wholeAnswer,
+} from '../../../fakes/chat.ts'
+import { door, encodePayment, kit, ORIGIN } from '../../../kit.ts'
+import { reading } from '../../call/stream_kit.ts'
+
+const RESPONSES = '/api/v1/responses'
+const MESSAGES = '/api/v1/messages'
+/** 1.4 and 4.4 USDC per million tokens; behind chat. */
+const MODEL = 'vendor-d/chat-5.3'
+const SERVER = { type: 'web_search_20250305', name: 'web_search', max_uses: 2 }
+const LIVE = { type: 'web_search', external_web_access: true }
+const OWN = { name: 'Bash', input_schema: { type: 'object', properties: {} } }
+const order = (more: object = {}) => ({
+  model: MODEL,
+  max_tokens: 100,
+  messages: [{ role: 'user', content: 'Who won?' }],
+  tools: [SERVER],
+  ...more,
+})
+const response = (more: object = {}) => ({
+  model: MODEL,
+  max_output_tokens: 100,
+  input: 'Who won?',
+  tools: [LIVE],
+  ...more,
+})
+
+const query = (text: string, id = 'call_1'): ToolCall => ({ id, name: 'web_search', arguments: { query: text } })
+const PAGES = [
+  { url: 'https://a.example/1', title: 'One', publishedDate: '2026-11-01' },
+  { url: 'https://b.example/2', title: 'Two' },
+]
+
+type Question = { question: string; order: Fields; signal: AbortSignal }
+
+function engine(answer: (request: Question) => Promise<Fields> = async (request) => usual(request)) {
+  const questions: Question[] = []
+  const vendor: WebSearchVendor = {
+    async ask(question, given, { signal }) {
+      const one = { question, order: given, signal }
+      questions.push(one)
+      return JSON.stringify(await answer(one))
+    },
+  }
+  return { questions, vendor }
+}
+const usual = ({ question }: Question): Fields =>
+  question === 'search' ? { results: PAGES } : { results: PAGES.map(({ url }) => ({ url, text: `text of ${url}` })) }
+
+/** What the model does in each round; the last one repeats. */
+type Rounds = readonly Whole[]
+
+function streamOf({ content = '', toolCalls = [], usage }: Whole) {
+  const calls = toolCalls.map((call, index) => chunk({ tool_calls: [{ index, ...toolCall(call, index) }] }))
+  const text = content === '' || content === null ? [] : [chunk({ content })]
+  return streamAnswer([
+    chunk({ role: 'assistant', content: '' }),
+    ...text,
+    ...calls,
+    chunk({}, { finish: toolCalls.length > 0 ? 'tool_calls' : 'stop' }),
+    usageChunk(usage),
+    DONE,
+  ])
+}
+
+function tableOf(
+  rounds: Rounds,
+  {
+    search = engine(),
+    format = 'chat',
+    schemes = ['upto'],
+    gate = async () => {},
+  }: {
+    search?: ReturnType<typeof engine> | undefined
+    format?: ChatFormat
+    schemes?: ('exact' | 'upto')[]
+    gate?: (order: ChatOrder, attempt: number) => Promise<void>
+  } = {},
+) {
+  const chain = memoryChain({ schemes })
+  /** Orders and transfers of an earlier purchase. */
+  let earlier = 0
+  const vendor = scriptedChat(
+    async (request, { attempt: all }) => {
+      const attempt = all - earlier
+      if (attempt < 1)
+        return wholeAnswer({ usage: { prompt_tokens: 200_000, completion_tokens: 1, total_tokens: 200_001 } })
+      await gate(request, attempt)
+      const round = rounds[Math.min(attempt, rounds.length) - 1] ?? {}
+      return request.stream ? streamOf(round) : wholeAnswer(round)
+    },
+    { format },
+  )
+  const subject = kit({ chain, chatVendor: vendor, ports: { vendors: { websearch: search.vendor } } })
+  const alice = subject.buyer()
+  async function post(body: object, path: string, gone?: AbortSignal) {
+    const payment = alice.sign(await alice.ask(body, { path }))
+    const headers = { 'content-type': 'application/json', 'payment-signature': encodePayment(payment) }
+    const request = new Request(ORIGIN + path, { method: 'POST', headers, body: JSON.stringify(body) })
+    return await subject.gateway.fetch(request, { ip: '192.0.2.1', ...(gone && { gone }) })
+  }
+  return {
+    ...subject,
+    alice,
+    vendor,
+    search,
+    charges: () => chain.transfers.slice(earlier).map(({ value }) => Number(value)),
+    /** Streams of a wallet that has paid little are settled before their end, at the quote (contract 1.74). */
+    async settledBefore() {
+      earlier = 1
+      const messages = [{ role: 'user', content: 'word '.repeat(200_000) }]
+      await alice.buy({ model: MODEL, max_tokens: 10, messages }, { path: MESSAGES })
+    },
+    quote: async (body: object, path = MESSAGES) => Number((await alice.ask(body, { path })).body.accepts[0].amount),
+    buy: (body: object, path = MESSAGES) => alice.buy(body, { path }),
+    post,
+    async events(body: object, path = MESSAGES) {
+      const text = await (await post({ ...body, stream: true }, path)).text()
+      return text.split('\n\n').flatMap((raw): any[] => {
+        const data = parseEvent(raw)?.data
+        return data === undefined || data === '[DONE]' ? [] : [JSON.parse(data)]
+      })
+    },
+  }
+}
+
+const USED = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010 }
+const SEARCHES: Rounds = [
+  { content: 'Let me look.', toolCalls: [query('final 2026')], usage: USED },
+  { content: 'Spain won.', usage: { prompt_tokens: 2_000, completion_tokens: 20, total_tokens: 2_020 } },
+]
+const SEARCH_ID = 'srvtoolu_call_1'
+const BLOCKS = [
+  { type: 'text', text: 'Let me look.' },
+  { type: 'server_tool_use', id: SEARCH_ID, name: 'web_search', input: { query: 'final 2026' } },
+  {
+    type: 'web_search_tool_result',
+    tool_use_id: SEARCH_ID,
+    content: PAGES.map(({ url, title, publishedDate }) => ({
+      type: 'web_search_result',
+      url,
+      title,
+      page_age: publishedDate ?? null,
+      encrypted_content: btoa(JSON.stringify({ text: `text of ${url}` })),
+    })),
+  },
+  { type: 'text', text: 'Spain won.' },
+]
+/** 3,000 tokens in, 30 out, a search, two pages and the fee, in base units. */
+const CHARGE = 4_200 + 132 + 10_000 + 4_000 + 1_000
+
+describe('a search of the messages API', () => {
+  test('is run between two rounds of the model, and reported as blocks (contract 7.37)', async () => {
+    const { buy, vendor, search } = tableOf(SEARCHES)
+    const { status, body, headers } = await buy(order({ tools: [SERVER, OWN] }))
+    expect([status, headers.get('x-tools-dropped'), body.content]).toEqual([200, null, BLOCKS])
+    expect([body.stop_reason, body.usage]).toEqual([
+      'end_turn',
+      { input_tokens: 3_000, output_tokens: 30, server_tool_use: { web_search_requests: 1 } },
+    ])
+    expect(search.questions.map(({ question, order: sent }) => [question, sent])).toEqual([
+      ['search', { query: 'final 2026', numResults: 5 }],
+      ['contents', { urls: PAGES.map(({ url }) => url) }],
+    ])
+    const [first, second] = vendor.orders.map(({ body }) => body as any)
+    expect(first.tools.map((tool: any) => tool.function.name)).toEqual(['Bash', 'web_search'])
+    expect(second.messages.slice(-2)).toEqual([
+      {
+        role: 'assistant',
+        content: 'Let me look.',
+        tool_calls: [
+          { id: 'call_1', type: 'function', function: { name: 'web_search', arguments: '{"query":"final 2026"}' } },
+        ],
+      },
+      {
+        role: 'tool',
+        tool_call_id: 'call_1',
+        content:
+          '[1] One\nhttps://a.example/1 (2026-11-01)\ntext of https://a.example/1\n\n[2] Two\nhttps://b.example/2\ntext of https://b.example/2',
+      },
+    ])
+    expect([second.max_tokens, second.tool_choice]).toEqual([90, 'auto'])
+  })
+
+  test('is streamed as the same blocks, and the reader sees it begin', async () => {
+    const { events } = tableOf(SEARCHES)
+    const all = await events(order())
+    const blocks: any[] = []
+    for (const { type, index, content_block, delta } of all) {
+      if (type === 'content_block_start') blocks[index] = { ...content_block }
+      if (type !== 'content_block_delta') continue
+      if (delta.type === 'text_delta') blocks[index].text += delta.text
+      if (delta.type === 'input_json_delta') blocks[index].input = JSON.parse(delta.partial_json)
+    }
+    expect(blocks).toEqual(BLOCKS)
+    const ends = all.filter(({ type }) => type === 'content_block_stop').map(({ index }) => index)
+    expect(ends).toEqual([0, 1, 2, 3])
+    expect(all.at(-2)).toMatchObject({
+      delta: { stop_reason: 'end_turn' },
+      usage: { input_tokens: 3_000, output_tokens: 30, server_tool_use: { web_search_requests: 1 } },
+    })
+  })
+
+  test.each([false, true])('is charged with the tokens of all rounds (stream: %p)', async (stream) => {
+    const { post, charges, quote, settledBefore } = tableOf(SEARCHES)
+    await settledBefore()
+    await (await post(order({ stream }), MESSAGES)).text()
+    expect(charges()).toEqual([CHARGE])
+    // Three prompts with 4,000 tokens of results, a tenth of 100 tokens, two searches of five pages, the fee.
+    const [low, high] = [3 * 4_000 * 1.4 + 40_000 + 1_000, 3 * 4_200 * 1.4 + 44 + 40_000 + 1_000]
+    expect(await quote(order())).toBeGreaterThan(low)
+    expect(await quote(order())).toBeLessThan(high)
+  })
+
+  test('costs one round where the model does not search', async () => {
+    const { buy, charges, search } = tableOf([{ content: 'Spain.', usage: USED }])
+    const { body } = await buy(order())
+    expect([body.content, search.questions.length]).toEqual([[{ type: 'text', text: 'Spain.' }], 0])
+    expect(charges()).toEqual([1_400 + 44 + 1_000])
+  })
+
+  test('is forced in the first round alone', async () => {
+    const { buy, vendor } = tableOf(SEARCHES)
+    await buy(order({ tool_choice: { type: 'tool', name: 'web_search' } }))
+    expect(vendor.orders.map(({ body }) => body.tool_choice)).toEqual([
+      { type: 'function', function: { name: 'web_search' } },
+      'auto',
+    ] as never)
+  })
+
+  test('is limited to domains, and an entry that is none is 400', async () => {
+    const { buy, search, alice } = tableOf(SEARCHES)
+    await buy(order({ tools: [{ ...SERVER, allowed_domains: ['a.example', '*.b.example'] }] }))
+    expect(search.questions[0]?.order.includeDomains).toEqual(['a.example', '*.b.example'])
+    const refused = await alice.ask(order({ tools: [{ ...SERVER, blocked_domains: ['not a domain'] }] }), {
+      path: MESSAGES,
+    })
+    expect([refused.status, refused.body.error.message]).toEqual([400, expect.stringContaining('blocked_domains')])
+  })
+
+  test('is text in a later request, also what another vendor has encrypted', async () => {
+    const { buy, vendor } = tableOf([{ content: 'ok' }], { format: 'messages' })
+    const foreign = {
+      type: 'web_search_tool_result',
+      tool_use_id: 'srvtoolu_x',
+      content: [{ type: 'web_search_result', url: 'https://c.example', title: 'C', encrypted_content: 'EqgfCioIARgB' }],
+    }
+    const messages = [
+      { role: 'user', content: 'Who won?' },
+      { role: 'assistant', content: [...BLOCKS, foreign] },
+      { role: 'user', content: 'Sure?' },
+    ]
+    expect((await buy(order({ messages }))).status).toBe(200)
+    const turn = ((vendor.orders[0] as ChatOrder).body.messages as any[])[1]
+    expect(turn.content).toContain('I searched the web for "final 2026".')
+    expect(turn.content).toContain('text of https://a.example/1')
+    expect(turn.content).toContain('C\nhttps://c.example')
+  })
+
+  test('and a call of the caller’s own tool end the turn with both', async () => {
+    const calls = [query('final 2026'), { id: 'call_2', name: 'Bash', arguments: {} }]
+    for (const stream of [false, true]) {
+      const { vendor, buy, events } = tableOf([{ toolCalls: calls, usage: USED }])
+      const body = order({ tools: [SERVER, OWN] })
+      const kinds = stream
+        ? (await events(body)).flatMap(({ content_block }) => content_block?.type ?? [])
+        : (await buy(body)).body.content.map(({ type }: any) => type)
+      expect(kinds.toSorted()).toEqual(['server_tool_use', 'tool_use', 'web_search_tool_result'])
+      expect(vendor.orders).toHaveLength(1)
+    }
+  })
+})
+
+describe('a search of the responses API', () => {
+  const CALL = { type: 'web_search_call', status: 'completed', action: { type: 'search', query: 'final 2026' } }
+
+  test('is an item of the output, at the same price (contract 7.37)', async () => {
+    const { buy, charges } = tableOf(SEARCHES)
+    const { status, body, headers } = await buy(response(), RESPONSES)
+    expect([status, headers.get('x-tools-dropped')]).toEqual([200, null])
+    expect(body.output.map(({ id: _, ...item }: any) => item)).toMatchObject([
+      { type: 'message', content: [{ text: 'Let me look.' }] },
+      CALL,
+      { type: 'message', content: [{ text: 'Spain won.' }] },
+    ])
+    expect([body.tools, charges()]).toEqual([[LIVE], [CHARGE]])
+  })
+
+  test('is streamed with its events, and ends as the whole Response', async () => {
+    const all = await tableOf(SEARCHES).events(response(), RESPONSES)
+    const about = all.filter(({ type, item }) => type.includes('web_search') || item?.type === 'web_search_call')
+    expect(about.map(({ type }) => type)).toEqual([
+      'response.output_item.added',
+      'response.web_search_call.in_progress',
+      'response.web_search_call.searching',
+      'response.web_search_call.completed',
+      'response.output_item.done',
+    ])
+    expect(all.map(({ sequence_number }) => sequence_number)).toEqual(all.map((_, at) => at))
+    const { output } = all.at(-1).response
+    const whole = (await tableOf(SEARCHES).buy(response(), RESPONSES)).body.output
+    const bare = (items: any[]) => items.map(({ id: _, ...item }) => item)
+    expect(bare(output)).toEqual(bare(whole))
+  })
+
+  test('is left out where it may not read the web, as Codex asks by default', async () => {
+    const { buy, vendor, quote } = tableOf([{ content: 'ok' }])
+    const cached = response({ tools: [{ type: 'web_search', external_web_access: false }] })
+    const { headers } = await buy(cached, RESPONSES)
+    expect([headers.get('x-tools-dropped'), vendor.orders[0]?.body.tools]).toEqual(['web_search', undefined])
+    expect(await quote(cached, RESPONSES)).toBeLessThan(3_000)
+  })
+
+  test('is left out for a vendor that speaks the format and would run it itself', async () => {
+    const { alice, quote } = tableOf([{ content: 'ok' }], { format: 'responses' })
+    expect(await quote(response(), RESPONSES)).toBeLessThan(3_000)
+    const { status } = await alice.ask(response({ tool_choice: { type: 'web_search' } }), { path: RESPONSES })
+    expect(status).toBe(400)
+  })
+})
+
+describe('what a search may cost', () => {
+  const insisting: Rounds = [{ toolCalls: [query('again')], usage: USED }]
+
+  test.each([
+    [1, 1],
+    [2, 2],
+    [50, 5],
+    [undefined, 3],
+  ])('is bounded for a model that does nothing else: max_uses %p is %p', async (max_uses, uses) => {
+    for (const stream of [false, true]) {
+      const { post, vendor, search, charges, quote, chain } = tableOf(insisting)
+      const body = order({ tools: [{ ...SERVER, max_uses }], stream })
+      const quoted = await quote(body)
+      await (await post(body, MESSAGES)).text()
+      expect(vendor.orders.length).toBeLessThanOrEqual(uses + 1)
+      expect(search.questions.filter(({ question }) => question === 'search')).toHaveLength(uses)
+      expect(vendor.orders.at(-1)?.body.tool_choice).toBe('none')
+      // A whole answer without words is not charged, as any empty answer.
+      if (stream) expect(charges()[0]).toBeLessThanOrEqual(quoted)
+      expect(chain.transfers.length).toBe(stream ? 1 : 0)
+    }
+  })
+
+  test('is bounded when many are wanted at once', async () => {
+    const many = Array.from({ length: 20 }, (_, at) => query(`q${at}`, `call_${at}`))
+    const { buy, search } = tableOf([{ toolCalls: many }, { content: 'done' }])
+    const { body } = await buy(order())
+    expect(search.questions.filter(({ question }) => question === 'search')).toHaveLength(2)
+    const errors = body.content.flatMap(({ content }: any) => content?.error_code ?? [])
+    expect(errors).toEqual(Array(18).fill('max_uses_exceeded'))
+  })
+
+  test('is the quote, for exact: searches that were not made included', async () => {
+    const { buy, quote, charges } = tableOf(SEARCHES, { schemes: ['exact'] })
+    await buy(order())
+    expect(charges()).toEqual([await quote(order())])
+  })
+
+  test('is charged to a reader who leaves with what was found', async () => {
+    const search = engine()
+    const waiting = door()
+    const { post, charges, idle, settledBefore } = tableOf(SEARCHES, {
+      search,
+      gate: (_, attempt) => (attempt === 2 ? waiting.passed : Promise.resolve()),
+    })
+    await settledBefore()
+    const reader = reading(await post(order({ stream: true }), MESSAGES))
+    let text = ''
+    while (!text.includes('web_search_tool_result')) text += await reader.next()
+    await reader.leave()
+    waiting.open()
+    await idle()
+    // The first round as reported, the prompt of the second, the search with its pages, the fee.
+    expect(charges()[0]).toBeGreaterThan(1_400 + 14_000 + 1_000)
+    expect(charges()[0]).toBeLessThan(CHARGE + 1_000)
+  })
+
+  test('is charged to a reader who leaves while it runs', async () => {
+    const sent = door()
+    const search = engine(({ signal }) => {
+      sent.open()
+      return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)))
+    })
+    const { post, charges, idle, settledBefore, vendor } = tableOf(SEARCHES, { search })
+    await settledBefore()
+    const reader = reading(await post(order({ stream: true }), MESSAGES))
+    let text = ''
+    while (!text.includes('server_tool_use')) text += await reader.next()
+    const next = reader.next().catch(() => undefined)
+    await sent.passed
+    await reader.leave()
+    await next
+    await idle()
+    expect([search.questions.length, search.questions[0]?.signal.aborted, vendor.orders.length]).toEqual([1, true, 2])
+    expect(charges()[0]).toBeGreaterThan(1_400 + 10_000 + 1_000)
+    expect(charges()[0]).toBeLessThan(1_400 + 10_000 + 1_000 + 200)
+  })
+
+  test('is nothing where the search engine fails, and the model answers without it', async () => {
+    for (const [code, reported] of [
+      ['RATE_LIMITED', 'too_many_requests'],
+      ['WORK_FAILED', 'unavailable'],
+    ] as const) {
+      const search = engine(() => Promise.reject(new ApiError(code)))
+      const { buy, charges } = tableOf(SEARCHES, { search })
+      const { body } = await buy(order())
+      expect(body.content[2].content).toEqual({ type: 'web_search_tool_result_error', error_code: reported })
+      expect([body.usage.server_tool_use, charges()]).toEqual([{ web_search_requests: 0 }, [4_200 + 132 + 1_000]])
+    }
+  })
+
+  test('is without pages that could not be read', async () => {
+    const search = engine(async (request) => {
+      if (request.question === 'contents') throw new ApiError('PASSED_ON', { status: 404 })
+      return usual(request)
+    })
+    const { buy, charges } = tableOf(SEARCHES, { search })
+    await buy(order())
+    expect(charges()).toEqual([CHARGE - 4_000])
+  })
+
+  test('has at most 2,000 tokens of pages in the prompt', async () => {
+    const long = 'word '.repeat(5_000)
+    const search = engine(async ({ question }) =>
+      question === 'search' ? { results: PAGES } : { results: PAGES.map(({ url }) => ({ url, text: long })) },
+    )
+    const { buy, vendor, ports } = tableOf(SEARCHES, { search })
+    await buy(order())
+    const found = ((vendor.orders[1] as ChatOrder).body.messages as any[]).at(-1).content
+    expect(await ports.countTokens(found)).toBeLessThanOrEqual(2_000)
+    expect(found.length).toBeGreaterThan(3_000)
+  })
+
+  test('ends with the caller: the search is cancelled, and nothing is charged', async () => {
+    const gone = new AbortController()
+    const search = engine(({ signal }) => {
+      gone.abort()
+      return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)))
+    })
+    const { post, charges, idle, vendor } = tableOf(SEARCHES, { search })
+    await post(order(), MESSAGES, gone.signal).catch(() => undefined)
+    await idle()
+    expect([search.questions.length, vendor.orders.length, charges()]).toEqual([1, 1, []])
+  })
+
+  test('is not sold to an empty wallet: neither the model nor the search engine is called', async () => {
+    const { alice, chain, vendor, search } = tableOf(SEARCHES)
+    for (const [path, body] of [
+      [MESSAGES, order()],
+      [RESPONSES, response()],
+    ] as const) {
+      const payment = alice.sign(await alice.ask(body, { path }))
+      chain.drain(alice.wallet)
+      expect((await alice.buy(body, { path, payment })).status).toBe(402)
+      chain.fund(alice.wallet, 100_000_000n)
+    }
+    expect([vendor.orders.length, search.questions.length]).toEqual([0, 0])
+  })
+})
+
+describe('no search', () => {
+  test('is sold with a free model, or without a search engine: the tool is left out and named', async () => {
+    const vendor = scriptedChat()
+    const free = kit({ chatVendor: vendor, ports: { vendors: { websearch: engine().vendor } } })
+    const request = await free.buyer().ask({ ...order(), model: 'farebox/echo-free' }, { path: MESSAGES })
+    expect([request.status, request.headers.get('x-tools-dropped')]).toEqual([200, SERVER.type])
+    const without = kit({ chatVendor: vendor })
+    const bought = await without.buyer().buy(order(), { path: MESSAGES })
+    expect([bought.status, bought.headers.get('x-tools-dropped')]).toEqual([200, SERVER.type])
+  })
+
+  test('replaces a tool of the caller’s that has its name', async () => {
+    const { buy, vendor } = tableOf([{ toolCalls: [query('mine')] }])
+    const { body, headers } = await buy(order({ tools: [SERVER, { ...OWN, name: 'web_search' }] }))
+    expect([headers.get('x-tools-dropped'), body.stop_reason, vendor.orders.length]).toEqual([
+      SERVER.type,
+      'tool_use',
+      1,
+    ])
+  })
+})
