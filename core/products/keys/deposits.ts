@@ -130,13 +130,25 @@ const closeByWallet = free({
   },
 })
 
-const refunded = async (
-  { clock, calls: { settleFinished } }: Pick<FreeContext, 'clock' | 'calls'>,
+/** How long a close waits for vendors, in milliseconds. A job without an answer by then stays reserved. */
+const FINISHED_MS = 20_000
+
+async function refunded(
+  { clock, log, calls }: Pick<FreeContext, 'clock' | 'log' | 'calls'>,
   ask: (at: KeyClosingOptions) => Promise<Refunding | undefined>,
-) =>
-  await within(clock, SETTLE_MS, (signal) => ask({ now: clock.now(), signal, settleFinished })).catch(
+): Promise<Refunding | undefined> {
+  const deadline = clock.now() + FINISHED_MS
+  const settleFinished: KeyClosingOptions['settleFinished'] = async (authorization, payFor) => {
+    const left = deadline - clock.now()
+    if (left <= 0) return
+    await within(clock, left, () => calls.settleFinished(authorization, payFor)).catch((error: Error) =>
+      log.warn('a close goes on without a call of its key', { authorization, error: error.message }),
+    )
+  }
+  return await within(clock, SETTLE_MS, (signal) => ask({ now: clock.now(), signal, settleFinished })).catch(
     (error: Error): Refunding => ({ kind: 'unknown', reason: error.message }),
   )
+}
 
 function refundReply(refunding: Refunding) {
   if (refunding.kind !== 'refunded') throw notDone(refunding)

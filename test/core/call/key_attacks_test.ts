@@ -9,10 +9,13 @@ import { usdc } from '../../../core/x402/money.ts'
 import { NETWORK } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { strangerHears } from '../../conformance/public_payment.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
+import { CLIP, scriptedVideo } from '../../fakes/videos.ts'
 import { decodeHeader } from '../../kit.ts'
 import { unlessDead } from '../fault_injection.ts'
 import { CHARGE, QUOTE, selling } from './keys_kit.ts'
 import { COMPLETIONS, SKY } from './stream_kit.ts'
+
+const VIDEOS = '/api/v1/videos/generations'
 
 type Subject = Awaited<ReturnType<typeof selling>>
 
@@ -182,4 +185,23 @@ test('whatever a vendor says was used, a call is charged its quote at most; the 
   })
   await fc.assert(property, { numRuns: 25 })
   expect(charges.size).toBeGreaterThan(5)
+})
+
+test('jobs whose vendor does not answer stay reserved, and hold up no close (contract 23.11)', async () => {
+  let isAway = false
+  const never = new Promise<never>(() => {})
+  const video = scriptedVideo({ pollUpstream: async () => (isAway ? await never : { kind: 'done', url: CLIP }) })
+  const subject = await selling(undefined, { balance: 1_000_000_000n, video })
+  const order = (prompt: string) => subject.ask({ model: 'vendor-c/video-1', prompt }, { path: VIDEOS })
+  for (let i = 0; i < 8; i++) expect((await order(`a fox, ${i}`)).status).toBe(202)
+  const reserved = (await subject.channel())?.reserved ?? 0n
+  isAway = true
+  const closing = closeKey(subject)
+  await subject.clock.advance(30_000)
+  expect((await closing).status).toBe(200)
+  expect(subject.refunded).toEqual([1_000_000_000n - reserved])
+  isAway = false
+  await subject.clock.advance(60_000)
+  expect((await closeKey(subject)).status).toBe(402)
+  expect(await subject.channel()).toMatchObject({ charged: reserved, reserved: 0n })
 })

@@ -26,7 +26,7 @@ type Selling = {
   readonly takesKeys?: boolean
   /** What the node says of the channel, after these refunds; nothing while it does not answer. */
   readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views | Promise<Views>
-} & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor' | 'controls'>
+} & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor' | 'video' | 'controls'>
 
 const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]
 

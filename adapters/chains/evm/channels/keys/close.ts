@@ -4,6 +4,9 @@ import { lower } from '../../../lib/hex.ts'
 import { signedCalls } from './child_calls.ts'
 import { type KeyParts, statesOf } from './key_channels.ts'
 
+/** Calls that a close settles at the same time. */
+const MAX_SETTLING = 16
+
 export async function close(
   parts: KeyParts,
   { address, payer }: KeyClosing,
@@ -17,10 +20,16 @@ export async function close(
   const { channelId, config: channel } = before
   await calls.endChildren(channelId, at.now)
   // A thief may have ordered what nobody collects; its result is charged now, so that nothing waits for it.
-  for (const name of signedCalls(before, at.now))
-    await at.settleFinished(channels.keyOf(network, { channelId, name }), (offer) =>
-      channels.payment({ offer, config: channel }, { name, isLate: false, until: at.now }),
-    )
+  const waiting = [...signedCalls(before, at.now)]
+  const settleWaiting = async () => {
+    for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
+      const call = { name, isLate: false, until: at.now }
+      await at.settleFinished(channels.keyOf(network, { channelId, name }), (offer) =>
+        channels.payment({ offer, config: channel }, call),
+      )
+    }
+  }
+  await Promise.all(Array.from({ length: MAX_SETTLING }, settleWaiting))
   const request = { kind: 'refund', config: channel, channelId, ceiling: undefined, signature: '0x' } as const
   const ours = { ...request, key: '', fundedBy: '', amount: undefined }
   // The key or its wallet was shown, so nobody else has asked.
