@@ -5,19 +5,21 @@
  * and streams among what is sold; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
  * wallets may spend, and new ones leave unpaid; `--channels` by the scheme `batch-settlement`: channels with deposits,
  * withdrawals, claims and backups; `--channels --thief` with somebody who tries to read, take and drain;
- * `--channels --load` with hundreds of them. `--replay SEED` tells one run; `--without
- * "rule"` does either with that rule switched off; `--rules` lists them; `--storage sqlite` or `postgres` does either
- * on that storage. Ends with 1 when a law was broken.
+ * `--channels --load` with hundreds of them; `--relayers` with replicas that share relayer keys, nonces and gas.
+ * `--replay SEED` tells one run; `--without "rule"` does either with that rule switched off; `--rules` lists them;
+ * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
 import { LAWS } from './ledger.ts'
-import { type Campaign, campaign, type Plan, replay } from './campaign.ts'
+import { alone, type Campaign, campaign, campaignOf, type Plan, replay } from './campaign.ts'
 import { LAWS as CHANNEL_LAWS } from './channels/ledger.ts'
 import { channelCampaign, channelReplay } from './channels/campaign.ts'
 import { CHANNELS, channelFlags, LOAD_OF_CHANNELS, THIEF_OF_CHANNELS } from './channels/rules.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
 import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule, WITHIN_LIMITS } from './setup.ts'
+import { play } from './relayers/play.ts'
+import { LAWS as RELAYER_LAWS, type RelayerRule } from './relayers/relay.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
 
 const { values } = parseArgs({
@@ -36,21 +38,23 @@ const { values } = parseArgs({
     load: { type: 'boolean', default: false },
     use: { type: 'boolean', default: false },
     limits: { type: 'boolean', default: false },
+    relayers: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
 
-const THEME_FLAGS = ['plain', 'harsh', 'use', 'limits', 'channels', 'thief', 'load'] as const
+const THEME_FLAGS = ['plain', 'harsh', 'use', 'limits', 'channels', 'thief', 'load', 'relayers'] as const
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
-  [['--plain'], 0.45],
+  [['--plain'], 0.43],
   [['--limits'], 0.05],
   [['--harsh'], 0.2],
   [['--use'], 0.15],
   [['--channels'], 0.1],
   [['--channels', '--thief'], 0.04875],
   [['--channels', '--load'], 0.00125],
+  [['--relayers'], 0.02],
 ]
 
 function ruleNamed(name: string | undefined): Rule {
@@ -80,7 +84,8 @@ type AnyRun = Pick<Run, 'seed' | 'steps'> & {
 }
 
 function describe({ seed, steps, violation }: AnyRun): string {
-  const laws: Readonly<Record<string, string>> = values.channels ? CHANNEL_LAWS : LAWS
+  const payments: Readonly<Record<string, string>> = values.channels ? CHANNEL_LAWS : LAWS
+  const laws: Readonly<Record<string, string>> = values.relayers ? RELAYER_LAWS : payments
   return violation
     ? `seed ${seed}, ${steps} steps: ${laws[violation.law]}\n    ${violation.text}`
     : `seed ${seed}, ${steps} steps: every law holds`
@@ -142,6 +147,13 @@ async function playChannels(): Promise<boolean> {
     : tell(await channelReplay(rule, Number(values.replay)))
 }
 
+async function playRelayers(): Promise<boolean> {
+  const rule: RelayerRule = { name: 'relayer keys, as built' }
+  return values.replay === undefined
+    ? await explore(rule.name, (plan) => campaignOf(() => (seed) => play(rule, seed), plan))
+    : tell(await alone(() => play(rule, Number(values.replay), { isTraced: true })))
+}
+
 async function main(): Promise<boolean> {
   const workers = Number(values.workers)
   const isSingle = values.replay !== undefined || values.rules
@@ -152,6 +164,7 @@ async function main(): Promise<boolean> {
   if (values.rules) console.log((values.channels ? channelFlags : featureFlags).map((rule) => rule.name).join('\n'))
   if (values.rules) return true
   if (values.channels) return await playChannels()
+  if (values.relayers) return await playRelayers()
   const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
   const store = await openStore(name)
   try {

@@ -4,6 +4,7 @@ import type { PrivateKeyAccount } from 'viem/accounts'
 import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
 import type { GasMonitor } from './gas.ts'
 
+import type { Clock } from '../../../../core/mod.ts'
 import type { Answer, Rpc, RpcFailure } from '../../lib/json_rpc.ts'
 import { type Hex, isQuantity, numberIn } from '../../lib/hex.ts'
 
@@ -38,6 +39,8 @@ export type RelayerConfig = {
   readonly resendMs?: number
   /** Longest pause between two polls for a receipt. Default 1,000 ms. */
   readonly pollMs?: number
+  /** Waits between questions to the node. Default: the timers of the process. */
+  readonly wait?: Clock['wait']
   /** Receives what transactions may cost and did cost. */
   readonly gasMonitor?: Pick<GasMonitor, 'reserve' | 'reportUnderfunded'>
 }
@@ -74,7 +77,8 @@ export type RelayerParts = {
   readonly pollMs: number
   readonly cap: bigint
   readonly pendingTxs: Set<PendingTransaction>
-  readonly wakeUps: Set<() => void>
+  readonly wait: Clock['wait']
+  readonly closing: AbortController
   /** Nonces below this are known to be used. */
   nextNonce: number | undefined
   nonceRequest: Promise<number | RpcFailure> | undefined
@@ -90,7 +94,6 @@ export type RelayerParts = {
  * transaction that was never broadcast leaves no gap. Use a key in one process only (decision 24).
  */
 export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: RelayerConfig): Relayer {
-  const wakeUps = new Set<() => void>()
   const sender: RelayerParts = {
     rpc,
     account,
@@ -99,7 +102,8 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     pollMs: config.pollMs ?? 1_000,
     cap: config.maxFeePerGas ?? 500_000_000_000n,
     pendingTxs: new Set<PendingTransaction>(),
-    wakeUps,
+    wait: config.wait ?? timer,
+    closing: new AbortController(),
     nextNonce: undefined,
     nonceRequest: undefined,
     cachedFee: undefined,
@@ -113,7 +117,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     setSync: (found) => void (sender.usesSync = found),
     close() {
       sender.closed = true
-      for (const end of wakeUps) end()
+      sender.closing.abort()
     },
   }
 }
@@ -217,7 +221,7 @@ export async function pollReceipt(
     const receipt = await receiptOf(sender, tx)
     if (receipt) sender.typicalMs += (waitedMs - sender.typicalMs) / 8
     if (receipt || sender.closed || waitedMs >= timeoutMs) return receipt
-    await sleep(sender, pauseMs)
+    await sender.wait(pauseMs, sender.closing.signal)
     waitedMs += Math.max(pauseMs, 1)
     pauseMs = Math.min(pauseMs * 1.5 + 1, sender.pollMs, Math.max(1, timeoutMs - waitedMs))
   }
@@ -332,15 +336,17 @@ export function capFee(sender: RelayerParts, { max, tip }: Fee): Fee {
   return { max: most, tip: tip < most ? tip : most }
 }
 
-export function sleep(sender: RelayerParts, ms: number): Promise<void> {
+/** Waits so many milliseconds, or until the relayer is closed. */
+function timer(ms: number, closing?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
-      clearTimeout(timer)
-      sender.wakeUps.delete(end)
+      clearTimeout(timeout)
+      closing?.removeEventListener('abort', end)
       resolve()
     }
-    const timer = setTimeout(end, ms)
-    sender.wakeUps.add(end)
+    const timeout = setTimeout(end, ms)
+    closing?.addEventListener('abort', end)
+    if (closing?.aborted) end()
   })
 }
 
