@@ -5,11 +5,15 @@
  * and streams among what is sold; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
  * wallets may spend, and new ones leave unpaid; `--channels` by the scheme `batch-settlement`: channels with deposits,
  * withdrawals, claims and backups; `--channels --thief` with somebody who tries to read, take and drain;
- * `--channels --load` with hundreds of them; `--relayers` with replicas that share relayer keys, nonces and gas.
+ * `--channels --load` with hundreds of them; `--relayers` with replicas that share relayer keys, nonces and gas;
+ * `--archive` over months, with two processes that archive and prune.
  * `--replay SEED` tells one run; `--without "rule"` does either with that rule switched off; `--rules` lists them;
  * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
+import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { type ArchiveRule, LAWS as ARCHIVE_LAWS, play as playMonths } from './archive/play.ts'
+import { seedOf } from './chance.ts'
 import { LAWS } from './ledger.ts'
 import { alone, type Campaign, campaign, campaignOf, type Plan, replay } from './campaign.ts'
 import { LAWS as CHANNEL_LAWS } from './channels/ledger.ts'
@@ -39,15 +43,16 @@ const { values } = parseArgs({
     use: { type: 'boolean', default: false },
     limits: { type: 'boolean', default: false },
     relayers: { type: 'boolean', default: false },
+    archive: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
 
-const THEME_FLAGS = ['plain', 'harsh', 'use', 'limits', 'channels', 'thief', 'load', 'relayers'] as const
+const THEME_FLAGS = ['plain', 'harsh', 'use', 'limits', 'channels', 'thief', 'load', 'relayers', 'archive'] as const
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
-  [['--plain'], 0.43],
+  [['--plain'], 0.4275],
   [['--limits'], 0.05],
   [['--harsh'], 0.2],
   [['--use'], 0.15],
@@ -55,6 +60,7 @@ const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = 
   [['--channels', '--thief'], 0.04875],
   [['--channels', '--load'], 0.00125],
   [['--relayers'], 0.02],
+  [['--archive'], 0.0025],
 ]
 
 function ruleNamed(name: string | undefined): Rule {
@@ -83,9 +89,14 @@ type AnyRun = Pick<Run, 'seed' | 'steps'> & {
   readonly violation: { readonly law: string; readonly text: string } | undefined
 }
 
+function lawsOf(): Readonly<Record<string, string>> {
+  if (values.relayers) return RELAYER_LAWS
+  if (values.archive) return ARCHIVE_LAWS
+  return values.channels ? CHANNEL_LAWS : LAWS
+}
+
 function describe({ seed, steps, violation }: AnyRun): string {
-  const payments: Readonly<Record<string, string>> = values.channels ? CHANNEL_LAWS : LAWS
-  const laws: Readonly<Record<string, string>> = values.relayers ? RELAYER_LAWS : payments
+  const laws = lawsOf()
   return violation
     ? `seed ${seed}, ${steps} steps: ${laws[violation.law]}\n    ${violation.text}`
     : `seed ${seed}, ${steps} steps: every law holds`
@@ -154,6 +165,20 @@ async function playRelayers(): Promise<boolean> {
     : tell(await alone(() => play(rule, Number(values.replay), { isTraced: true })))
 }
 
+/** Its files are packed by the machine, so that it is played one run after another. */
+async function playArchive(): Promise<boolean> {
+  const rule: ArchiveRule = { name: 'archive, as built' }
+  const once = (seed: number) => playMonths(rule, seed, memoryStorage)
+  if (values.replay !== undefined) return tell({ ...(await once(Number(values.replay))), lines: [] })
+  return await explore(rule.name, async ({ seed, runs, skip = 0 }) => {
+    const started = performance.now()
+    const all = []
+    for (let run = 0; run < runs; run++) all.push(await once(seedOf(seed, skip + run)))
+    const steps = all.reduce((sum, each) => sum + each.steps, 0)
+    return { runs, steps, ms: performance.now() - started, found: all.filter(({ violation }) => violation) }
+  })
+}
+
 async function main(): Promise<boolean> {
   const workers = Number(values.workers)
   const isSingle = values.replay !== undefined || values.rules
@@ -165,6 +190,7 @@ async function main(): Promise<boolean> {
   if (values.rules) return true
   if (values.channels) return await playChannels()
   if (values.relayers) return await playRelayers()
+  if (values.archive) return await playArchive()
   const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
   const store = await openStore(name)
   try {
