@@ -68,7 +68,7 @@ export function pass(relay: Relay, ms: number): void {
 /** Time in which nobody does anything, so that leases end. */
 function pause(relay: Relay): void {
   relay.now += 46_000
-  relay.isDisturbed = true
+  relay.disturbances++
   say(relay, () => 'everybody pauses for 46 s')
 }
 
@@ -83,7 +83,7 @@ function mine({ node, dice, mood }: Relay): void {
 
 function price(relay: Relay): void {
   const { node, dice } = relay
-  relay.isDisturbed = true
+  relay.disturbances++
   node.baseFee = dice.pick([100_000_000n, 1_000_000_000n, 4_000_000_000n, 9_000_000_000n])
   say(relay, () => `gas costs ${node.baseFee}`)
 }
@@ -93,7 +93,7 @@ function crash(relay: Relay): void {
   withReplica(relay, (replica) => {
     say(relay, () => `${replica.name} dies`)
     replica.isAlive = false
-    relay.isDisturbed = true
+    relay.disturbances++
     relay.items = relay.items.filter((item) => item.replica !== replica)
     start(relay)
   })
@@ -103,7 +103,7 @@ function freeze(relay: Relay): void {
   withReplica(relay, (replica) => {
     say(relay, () => `${replica.name} pauses`)
     replica.isFrozen = true
-    relay.isDisturbed = true
+    relay.disturbances++
   })
 }
 
@@ -115,13 +115,13 @@ export function thaw(relay: Relay): void {
 function forget(relay: Relay): void {
   const waiting = relay.node.waiting()
   if (waiting.length === 0) return
-  relay.isDisturbed = true
+  relay.disturbances++
   relay.node.drop(relay.dice.pick(waiting))
 }
 
 function empty(relay: Relay): void {
   const key = relay.dice.pick(KEYS)
-  relay.isDisturbed = true
+  relay.disturbances++
   relay.node.fund(key, -relay.node.balanceOf(key))
   say(relay, () => `${key} is empty`)
 }

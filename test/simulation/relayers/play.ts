@@ -6,6 +6,9 @@ import { collect, oneStep, pass, release, thaw } from './events.ts'
 import { ENOUGH, KEYS, newRelay, type Relay, type RelayerRule, type RelayerRun, say, violate } from './relay.ts'
 import { start } from './replicas.ts'
 
+/** Transactions of one replica that something may go wrong with at once. */
+const MAX_UNDER_WAY = 4
+
 /** The same seed makes the same run. To be called where microtasks can be drained. */
 export function play(rule: RelayerRule, seed: number, { isTraced = false } = {}): RelayerRun {
   const relay = newRelay(rule, seed, isTraced)
@@ -49,6 +52,13 @@ const isAllSettled = ({ sales }: Relay) => sales.every(({ isSettled }) => isSett
 
 function judgeEnd(relay: Relay): void {
   const { node, sales, givenUp } = relay
+  const wasted = [...node.mined.values()].filter(({ success }) => !success)
+  if (wasted.length > MAX_UNDER_WAY * relay.disturbances)
+    return violate(
+      relay,
+      'wasted',
+      `${wasted.length} transactions cost gas for nothing, after ${relay.disturbances} disturbances`,
+    )
   const stuck = sales.find(({ isSettled }) => !isSettled)
   if (stuck) return violate(relay, 'ended', `${stuck.id} is not settled, for ${stuck.account ?? 'any account'}`)
   const byOther = sales.find(
@@ -58,6 +68,4 @@ function judgeEnd(relay: Relay): void {
   const revived = givenUp.find(({ id, hashes }) => hashes.has(node.executed.get(id) ?? '0x'))
   if (revived)
     return violate(relay, 'rejected', `${revived.id} was given up, and executed by what had been sent before`)
-  const wasted = [...node.mined.values()].find(({ success }) => !success)
-  if (wasted && !relay.isDisturbed) violate(relay, 'wasted', `${wasted.hash} cost ${wasted.cost} wei for nothing`)
 }

@@ -13,8 +13,7 @@ export const LAWS = {
   ended: 'when all is well again every payment is settled, by the account that it names',
   holder: 'a replica that does not pause settles only with a key whose lease it holds',
   capped: 'no transaction offers more than the highest price of gas',
-  wasted:
-    'while replicas and node work, gas keeps its price and accounts can pay it, none is spent on an executed payment',
+  wasted: 'no gas is spent on an executed payment, but for transactions under way when something goes wrong',
 } as const
 export type LawName = keyof typeof LAWS
 
@@ -23,7 +22,7 @@ export type RelayerRule = {
   /** Changes what the relayers hear from the node. */
   readonly answers?: (method: string, answer: Answer) => Answer
   readonly takeLease?: (take: TakeLease) => TakeLease
-  /** A payment is sent without looking whether it was executed. */
+  /** Nobody looks whether a payment was executed. */
   readonly ignoresFate?: boolean
   readonly cap?: bigint
 }
@@ -84,8 +83,8 @@ export type Relay = {
   items: Item[]
   isCalm: boolean
   isStorageAway: boolean
-  /** A replica has paused or died, a transaction was forgotten, gas got dearer, or an account could not pay for it. */
-  isDisturbed: boolean
+  /** How often a replica paused or died, a transaction was forgotten, gas got dearer, or an account lacked it. */
+  disturbances: number
   now: number
   step: number
   violation: RelayerRun['violation']
@@ -115,7 +114,7 @@ export function newRelay(rule: RelayerRule, seed: number, isTraced: boolean): Re
     items: [],
     isCalm: false,
     isStorageAway: false,
-    isDisturbed: false,
+    disturbances: 0,
     now: START,
     step: 0,
     violation: undefined,
@@ -148,7 +147,7 @@ export function rpcOf(relay: Relay, replica: Replica): Rpc {
       const isLost = !relay.isCalm && dice.isLucky(mood.lost)
       if (isLost && dice.isLucky(0.5)) return given(method, failure)
       const answer = node.answer(method, params)
-      if (answer.kind === 'error' && answer.message.startsWith('insufficient')) relay.isDisturbed = true
+      if (answer.kind === 'error' && answer.message.startsWith('insufficient')) relay.disturbances++
       say(relay, () => `${replica.name}: ${method}: ${JSON.stringify('value' in answer ? answer.value : answer)}`)
       return given(method, isLost ? failure : answer)
     })

@@ -127,7 +127,7 @@ type Sender = {
 
 async function settleOnce(relay: Relay, { replica, key, id, send, sending }: Sender): Promise<Settlement> {
   judgeHolder(relay, replica, { key, id })
-  const before = relay.rule.ignoresFate ? undefined : await fateOf(relay, replica, id)
+  const before = await fateOf(relay, replica, id)
   if (before) return before
   const hashes = new Set<Hex>()
   sending.set(id, hashes)
@@ -155,6 +155,7 @@ const settled = (transaction: string): Settlement => ({
 
 /** Undefined while the payment is open. A node that is behind does not see it yet. */
 function fateOf(relay: Relay, replica: Replica, id: Hex): Promise<Settlement | undefined> {
+  if (relay.rule.ignoresFate) return Promise.resolve(undefined)
   return ask(relay, replica, `fate of ${id}`, async () => {
     const hash = relay.node.executed.get(id)
     return hash ? settled(hash) : undefined
@@ -173,7 +174,7 @@ function noteBroadcast(relay: Relay, sending: Sender['sending'], raw: Hex): void
  * nonce then decides, and the sender is closed with the next renewal.
  */
 function judgeHolder(relay: Relay, replica: Replica, { key, id }: Pick<Sender, 'key' | 'id'>): void {
-  if (relay.isDisturbed || relay.sales.some((sale) => sale.id === id && sale.account)) return
+  if (relay.disturbances > 0 || relay.sales.some((sale) => sale.id === id && sale.account)) return
   const lease = relay.leases.get(key)
   if (lease?.owner !== replica.name || lease.until <= relay.now)
     violate(relay, 'holder', `${replica.name} sends with ${key}, which ${lease?.owner ?? 'nobody'} has leased`)
