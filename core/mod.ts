@@ -6,7 +6,7 @@ export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audi
 export { type AudioOverride, overrideAudio } from './products/audio/overrides.ts'
 export { audioRows } from './products/audio/catalog.ts'
 export { catalog, hasModel, narrowed, smallOf } from './products/catalog.ts'
-export { type ChatOverride, overrideChat } from './products/chat/overrides.ts'
+export { type ChatOverride, overrideChat } from './products/chat/catalog/overrides.ts'
 export type { ChatRow, SseEvent, ChatFormat, CountOptions, CountTokens } from './ports/vendors/chat.ts'
 export { chatRows } from './products/chat/catalog/mod.ts'
 export { type ImageOverride, overrideImages } from './products/images/overrides.ts'

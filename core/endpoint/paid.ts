@@ -48,6 +48,8 @@ type Result<Input> = Sale<Input> & {
       readonly now: number
     },
   ): Promise<boolean>
+  /** Whether the reply to this stored request holds the bytes of its media. */
+  embedsMedia?(request: Json): boolean
   /** Fields of the 200 body, beside id, price and payment. */
   show(stored: Stored, showing: Showing): Readonly<Record<string, Json>>
 }

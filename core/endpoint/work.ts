@@ -73,7 +73,16 @@ export type Hosted = { readonly key: string | null; readonly url: string | null;
 export type Mirror = (id: string, media: MadeMedia | undefined) => Promise<readonly Hosted[]>
 
 /** Stored result of a completed call. */
-export type Stored = { readonly made: Json; readonly media: readonly Hosted[]; readonly created: number }
+export type Stored = {
+  readonly made: Json
+  readonly media: readonly Hosted[]
+  readonly created: number
+  /**
+   * The media in base64, where `embedsMedia` asks for them; undefined for a file that cannot be read. Read for each
+   * reply and never stored.
+   */
+  readonly embedded?: readonly (string | undefined)[]
+}
 
 /**
  * Context for rendering a result: absolute URLs of hosted media and, in the reply but not in a poll, the vendor's raw

@@ -33,6 +33,7 @@ import { sandbox } from './sandbox/sandbox.ts'
 import { search } from './search/search.ts'
 import { soundEffects } from './audio/sound_effects.ts'
 import { speech } from './audio/speech.ts'
+import { textCompletions } from './chat/text_completions.ts'
 import { swap } from './swap/swap.ts'
 import { video } from './video/generations.ts'
 import { voice } from './phone/calls.ts'
@@ -57,6 +58,7 @@ export const endpoints: readonly Endpoint[] = [
   ...soundEffects,
   ...music,
   ...chat,
+  ...textCompletions,
   ...messages,
   ...responses,
   ...generateContent,

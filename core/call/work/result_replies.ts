@@ -10,6 +10,7 @@ import { gunzipJson } from '../../lib/gzip_json.ts'
 import { type Paid, type Paying, reasonOf } from '../../payment/outcome.ts'
 import { noteUnpaidCall } from '../../payment/unpaid/unpaid_calls.ts'
 import type { Call } from '../../ports/mod.ts'
+import { embeddedMedia } from './embedded_media.ts'
 import { failureReply } from './failure.ts'
 import type { OpenedCall } from './opened_call.ts'
 
@@ -17,10 +18,21 @@ type Hosting = Pick<Engine, 'ports' | 'gateway'>
 type Answered<Endpoint extends Sold = Sold> = Pick<OpenedCall<Endpoint>, 'endpoint' | 'call' | 'requestContext'>
 
 /** The result with its receipt, or of a free call. */
-export function paidReply(
+export function paidReply(engine: Hosting, answered: Answered, result: PaidResult): Reply | Promise<Reply> {
+  const { endpoint, call } = answered
+  if (endpoint.delivery === 'stream' || !endpoint.embedsMedia?.(call.request)) return replyOf(engine, answered, result)
+  const { stored, raw } = result
+  return embeddedMedia(engine.ports, stored.media, raw).then((embedded) =>
+    replyOf(engine, answered, { ...result, stored: { ...stored, embedded } }),
+  )
+}
+
+type PaidResult = { readonly stored: Stored; readonly raw?: readonly string[]; readonly paid: Paid }
+
+function replyOf(
   engine: Hosting,
   { endpoint, call, requestContext }: Answered,
-  { stored, raw, paid }: { readonly stored: Stored; readonly raw?: readonly string[]; readonly paid: Paid },
+  { stored, raw, paid }: PaidResult,
 ): Reply {
   const { receipt, now: isFirst } = paid.kind === 'settled' ? paid : { receipt: null, now: false }
   const reply = replies.result(endpoint, call, {

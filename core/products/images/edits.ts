@@ -4,10 +4,23 @@
  */
 import { toBase64 } from '../../lib/base64.ts'
 import { type Static, Type } from '@sinclair/typebox'
-import { type Order, paid } from '../../endpoint/mod.ts'
+import { type Offering, type Order, paid, type Showing, type Stored } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { type Requirement, admitImage, availableRows, imagePriceRange, invalidModel, sampleOf } from './offered_rows.ts'
-import { DEFAULT_SIZE, checkOrder, count, imagePrice, imageWindow, orderedImage, prompt, size } from './order.ts'
+import {
+  DEFAULT_SIZE,
+  checkOrder,
+  count,
+  type ImageOrder,
+  imagePrice,
+  imageWindow,
+  orderedImage,
+  prompt,
+  requestOf,
+  responseFormat,
+  size,
+  wantsBytes,
+} from './order.ts'
 import { imageJob, imageResponse, imageResult, madeOf } from './replies.ts'
 import { clip } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
@@ -42,6 +55,7 @@ const input = Type.Object({
   ),
   size: Type.Optional(size),
   n: Type.Optional(count),
+  response_format: Type.Optional(responseFormat),
 })
 type Input = Static<typeof input>
 
@@ -56,61 +70,105 @@ const EDITS: Requirement = {
 
 const EXAMPLE = { prompt: 'make it snow', image: PIXEL }
 
-const edit = paid({
-  name: 'images.image2image',
-  path: '/api/v1/images/image2image',
-  summary: 'Edit an image, or fuse several',
-  description:
-    'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
+const shared = {
   tag: 'images',
-  input,
   output: imageResult,
-  example: EXAMPLE,
   multipart: fromForm,
   uploads: true,
-  failure: 'Image editing failed',
   job: imageJob('image.edit.job'),
   delivery: 'hybrid',
   windowMs: imageWindow,
-
-  check({ model = DEFAULT_MODEL, prompt, size = DEFAULT_SIZE, n = 1, image, mask }, offering) {
-    const row = offering.catalog.images.get(model)
-    if (!row?.edits) throw invalidModel(`${clip(model)} does not edit images.`, offering, EDITS)
-    checkOrder(row, { prompt, size })
-    const sources = typeof image === 'string' ? [image] : image
-    const { maxImages, mask: takesMask } = row.edits
-    if (sources.length > maxImages)
-      throw refused('image', `${row.id} accepts at most ${maxImages} source images, got ${sources.length}`)
-    if (mask !== undefined && !takesMask)
-      throw refused('mask', `${row.id} does not support masks; leave the mask out, or use a vendor-a model`)
-    if (mask !== undefined && sources.length > 1)
-      throw refused('mask', `requires a single source image, got ${sources.length}`)
-    checkImages(sources, mask)
-    return { model: row.id, prompt, size, n, image, ...(mask !== undefined && { mask }) }
-  },
-
   price: imagePrice,
-  admit(order, offering) {
+  admit(order: ImageOrder, offering: Pick<Offering, 'catalog' | 'vendors'>) {
     try {
       admitImage({ model: DEFAULT_MODEL, ...order }, offering)
     } catch (error) {
       throw asEditError(error)
     }
   },
-  sample: (offering) => sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, availableRows(offering, EDITS)),
-  priceRange: (offering) => imagePriceRange(availableRows(offering, EDITS), offering),
-
-  isAvailable({ model = DEFAULT_MODEL }, { catalog, vendors }) {
+  priceRange: (offering: Offering) => imagePriceRange(availableRows(offering, EDITS), offering),
+  isAvailable({ model = DEFAULT_MODEL }: ImageOrder, { catalog, vendors }: Offering) {
     const row = catalog.images.get(model)
     return row !== undefined && vendors.images(row)?.edit !== undefined
   },
+  remember: (order: ImageOrder) => {
+    const { model = DEFAULT_MODEL } = order
+    return { model, request: requestOf({ ...order, model }) }
+  },
+  embedsMedia: wantsBytes,
+  show: (stored: Stored, showing: Showing) => imageResponse(stored, showing, showing.raw),
+} as const
 
-  remember: ({ model = DEFAULT_MODEL, size = DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+const edit = paid({
+  ...shared,
+  name: 'images.image2image',
+  path: '/api/v1/images/image2image',
+  aliases: ['/api/v1/images/edits'],
+  summary: 'Edit an image, or fuse several',
+  description:
+    'JSON with data URIs, or multipart/form-data with files (image[] or image, and mask). The fast path answers with raw data URIs; a polled job answers with hosted URLs.',
+  input,
+  example: EXAMPLE,
+  failure: 'Image editing failed',
+  check: checkedEdit,
+  sample: (offering) => sampleOf({ model: DEFAULT_MODEL, ...EXAMPLE }, availableRows(offering, EDITS)),
   run: async (order) => madeOf(await runEdit(order)),
-  show: (stored, showing) => imageResponse(stored, showing, showing.raw),
 })
 
-export const edits = [edit]
+const { prompt: _prompt, mask: _mask, ...varied } = input.properties
+
+/** The prompt of an edit that asks for a variation. */
+const VARIATION =
+  'Make a variation of this image: the same subject, style and mood, composed anew. Keep nothing pixel by pixel.'
+
+const variation = paid({
+  ...shared,
+  name: 'images.variations',
+  variantOf: 'images.image2image',
+  path: '/api/v1/images/variations',
+  summary: 'Make variations of an image',
+  description:
+    'An edit with a prompt of this gateway, on the models that edit: JSON with a data URI, or multipart/form-data with the file image.',
+  input: Type.Object({ ...varied, image: dataUri }),
+  example: { image: PIXEL },
+  failure: 'Image editing failed',
+  check(order, offering) {
+    const { prompt: _, ...checked } = checkedEdit({ ...order, prompt: VARIATION }, offering)
+    return { ...checked, image: order.image }
+  },
+  sample: (offering) => sampleOf({ model: DEFAULT_MODEL, image: PIXEL }, availableRows(offering, EDITS)),
+  run: async (order) => madeOf(await runEdit({ ...order, input: { ...order.input, prompt: VARIATION } })),
+})
+
+export const edits = [edit, variation]
+
+/** Throws for an order that no model here can take. */
+function checkedEdit(
+  { model = DEFAULT_MODEL, prompt, size = DEFAULT_SIZE, n = 1, image, mask, response_format }: Input,
+  offering: Offering,
+): Input {
+  const row = offering.catalog.images.get(model)
+  if (!row?.edits) throw invalidModel(`${clip(model)} does not edit images.`, offering, EDITS)
+  checkOrder(row, { prompt, size })
+  const sources = typeof image === 'string' ? [image] : image
+  const { maxImages, mask: takesMask } = row.edits
+  if (sources.length > maxImages)
+    throw refused('image', `${row.id} accepts at most ${maxImages} source images, got ${sources.length}`)
+  if (mask !== undefined && !takesMask)
+    throw refused('mask', `${row.id} does not support masks; leave the mask out, or use a vendor-a model`)
+  if (mask !== undefined && sources.length > 1)
+    throw refused('mask', `requires a single source image, got ${sources.length}`)
+  checkImages(sources, mask)
+  return {
+    model: row.id,
+    prompt,
+    size,
+    n,
+    image,
+    ...(mask !== undefined && { mask }),
+    ...(response_format === 'b64_json' && { response_format }),
+  }
+}
 
 /** Calls the vendor. */
 async function runEdit({ input: order, catalog, vendors, signal }: Order<Input>): Promise<readonly MadeImage[]> {
@@ -180,6 +238,7 @@ async function fromForm(form: FormData): Promise<Record<string, unknown>> {
     n: typeof n === 'string' && /^-?\d+$/.test(n.trim()) ? Number(n) : (n ?? undefined),
     image: images.length > 1 ? images : images[0],
     mask: mask === null ? undefined : await dataUriOf(mask),
+    response_format: form.get('response_format') ?? undefined,
   }
 }
 

@@ -13,7 +13,19 @@ import {
   sampleOf,
   servedRows,
 } from './offered_rows.ts'
-import { DEFAULT_SIZE, checkOrder, count, imagePrice, imageWindow, orderedImage, prompt, size } from './order.ts'
+import {
+  DEFAULT_SIZE,
+  checkOrder,
+  count,
+  imagePrice,
+  imageWindow,
+  orderedImage,
+  prompt,
+  requestOf,
+  responseFormat,
+  size,
+  wantsBytes,
+} from './order.ts'
 import { POLL_PATH, imageJob, imageResponse, imageResult, madeOf } from './replies.ts'
 import { clip } from '../../lib/text.ts'
 import type { Dollars } from '../../x402/money.ts'
@@ -30,6 +42,7 @@ const input = Type.Object({
   prompt: prompt('What the image shows.'),
   size: Type.Optional(size),
   n: Type.Optional(count),
+  response_format: Type.Optional(responseFormat),
 })
 
 const GENERATES: Requirement = { matches: () => true, isServedBy: () => true }
@@ -57,11 +70,11 @@ const generations = paid({
   failure: 'Image generation failed',
   job: imageJob('image.generation.job'),
 
-  check({ model, prompt, size = DEFAULT_SIZE, n = 1 }, offering) {
+  check({ model, prompt, size = DEFAULT_SIZE, n = 1, response_format }, offering) {
     const row = offering.catalog.images.get(model)
     if (!row) throw invalidModel(`Unknown model: ${clip(model)}.`, offering, GENERATES)
     checkOrder(row, { prompt, size })
-    return { model: row.id, prompt, size, n }
+    return { model: row.id, prompt, size, n, ...(response_format === 'b64_json' && { response_format }) }
   },
 
   price(order, context) {
@@ -81,7 +94,8 @@ const generations = paid({
     return row !== undefined && vendors.images(row) !== undefined
   },
 
-  remember: ({ model, size = DEFAULT_SIZE, n = 1 }) => ({ model, request: { model, size, n } }),
+  remember: (order) => ({ model: order.model, request: requestOf(order) }),
+  embedsMedia: wantsBytes,
   delivery: 'hybrid',
   windowMs: imageWindow,
 

@@ -5,6 +5,7 @@ import { type Context, type Price, STANDARD_PRICES } from '../../endpoint/mod.ts
 import { ApiError } from '../../http/errors.ts'
 import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
+import { type Fields, fieldsOf, type Json } from '../../lib/json.ts'
 import { asNumber, mediaPrice } from '../../x402/pricing.ts'
 
 export const DEFAULT_SIZE = '1024x1024'
@@ -21,7 +22,27 @@ export const count = Type.Integer({ minimum: 1, maximum: 10, description: 'Numbe
 
 export const prompt = (description: string) => Type.String({ minLength: 1, maxLength: 32_000, description })
 
-export type ImageOrder = { readonly model?: string; readonly size?: string; readonly n?: number }
+export const responseFormat = Type.Union([Type.Literal('url'), Type.Literal('b64_json')], {
+  description: 'b64_json adds the image itself, as `b64_json` beside `url`.',
+  default: 'url',
+})
+
+export type ImageOrder = {
+  readonly model?: string
+  readonly size?: string
+  readonly n?: number
+  readonly response_format?: 'url' | 'b64_json'
+}
+
+/** The stored request of a call. */
+export const requestOf = ({ model = '', size = DEFAULT_SIZE, n = 1, response_format: format }: ImageOrder): Fields => ({
+  model,
+  size,
+  n,
+  ...(format === 'b64_json' && { response_format: format }),
+})
+
+export const wantsBytes = (request: Json): boolean => fieldsOf(request).response_format === 'b64_json'
 
 export type OrderedImage = { readonly row: ImageRow; readonly size: ImageSize; readonly n: number }
 

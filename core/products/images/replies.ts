@@ -12,6 +12,9 @@ const image = Type.Object({
   source_url: Type.Optional(Type.String({ description: 'Upstream URL; only the type for inline data.' })),
   backed_up: Type.Optional(Type.Boolean({ description: 'Whether the image was mirrored to durable storage.' })),
   revised_prompt: Type.Optional(Type.String()),
+  b64_json: Type.Optional(
+    Type.String({ description: 'The image in base64, beside its URL, where response_format is b64_json.' }),
+  ),
 })
 
 export const imageResult = Type.Object({
@@ -51,16 +54,20 @@ const promptOf = ({ revisedPrompt }: MadeImage) =>
  * returns them (contract 5.42).
  */
 export function imageResponse(
-  { made: available, media, created }: Stored,
+  { made: available, media, created, embedded = [] }: Stored,
   { href }: Showing,
   raw?: readonly string[],
 ): Record<string, Json> {
   const prompts = available as readonly ReturnType<typeof promptOf>[]
-  if (raw) return { created, data: raw.map((url, index) => ({ url, ...prompts[index] })) }
+  const more = (index: number) => ({
+    ...prompts[index],
+    ...(embedded[index] !== undefined && { b64_json: embedded[index] }),
+  })
+  if (raw) return { created, data: raw.map((url, index) => ({ url, ...more(index) })) }
   const hosted = ({ key, url, source }: Stored['media'][number]) => ({
     url: key === null ? (url ?? '') : href(key),
     source_url: source,
     backed_up: key !== null,
   })
-  return { created, data: media.map((piece, index) => ({ ...hosted(piece), ...prompts[index] })) }
+  return { created, data: media.map((piece, index) => ({ ...hosted(piece), ...more(index) })) }
 }

@@ -221,7 +221,7 @@ describe('/openapi.json', () => {
     const { paths } = await document('/openapi.json')
     const sale = paths[GENERATIONS].post
     const { schema, example } = sale.requestBody.content['application/json']
-    expect(Object.keys(schema.properties)).toEqual(['model', 'prompt', 'size', 'n'])
+    expect(Object.keys(schema.properties)).toEqual(['model', 'prompt', 'size', 'n', 'response_format'])
     expect(schema.required).toEqual(['model', 'prompt'])
     expect([schema.properties.size.default, schema.properties.n.default]).toEqual(['1024x1024', 1])
     expect((await kit().buyer().ask(example)).status).toBe(402)

@@ -54,8 +54,8 @@ const served = endpoints.flatMap((endpoint) => {
 })
 const isDiscovery = ({ price }: Route): boolean => price === 'discovery'
 
-test('the contract has 106 routes, none of them twice', () => {
-  expect([written.length, new Set(written.map(requestLine)).size]).toEqual([106, 106])
+test('the contract has 108 routes, none of them twice', () => {
+  expect([written.length, new Set(written.map(requestLine)).size]).toEqual([108, 108])
 })
 
 test('every route of the contract is on the menu', () => {

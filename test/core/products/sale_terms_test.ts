@@ -26,7 +26,7 @@ function whole() {
 test('an offer lasts 600 seconds for images, videos, music, background responses and funding, and 300 for all else (contract 1.51)', async () => {
   const { gateway, ports, buyer } = whole()
   const LONG =
-    /^\/api\/v1\/(images\/(generations|image2image)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
+    /^\/api\/v1\/(images\/(generations|image2image|variations)|videos(\/generations)?|audio\/generations|polymarket-funding\/fund)$/
   for (const endpoint of endpoints.filter(isSold)) {
     const trial = await pricedTrial(endpoint, {
       catalog: catalog(),

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { type ChatOverride, overrideChat } from '../../../../core/products/chat/overrides.ts'
+import { type ChatOverride, overrideChat } from '../../../../core/products/chat/catalog/overrides.ts'
 import { catalog } from '../../../../core/products/catalog.ts'
 import { type ChatRow, EFFORTS } from '../../../../core/ports/vendors/chat.ts'
 import { chatRows } from '../../../../core/products/chat/catalog/mod.ts'

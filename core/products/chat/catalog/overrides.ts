@@ -1,9 +1,9 @@
 /** Operator overrides of the chat catalog: rows edited, added, hidden or redirected (decision 21). */
-import { type Dollars, dollars } from '../../x402/money.ts'
-import { isBelow } from '../../x402/pricing.ts'
-import { duplicatesIn } from '../../lib/text.ts'
-import type { ChatBilling, ChatRow } from '../../ports/vendors/chat.ts'
-import { missingOf } from '../lib/row_overrides.ts'
+import { type Dollars, dollars } from '../../../x402/money.ts'
+import { isBelow } from '../../../x402/pricing.ts'
+import { duplicatesIn } from '../../../lib/text.ts'
+import type { ChatBilling, ChatRow } from '../../../ports/vendors/chat.ts'
+import { missingOf } from '../../lib/row_overrides.ts'
 
 /**
  * Changes to one row, with the field names of the configuration file. Rates are decimal US dollars per million tokens;
