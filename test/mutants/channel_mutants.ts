@@ -85,7 +85,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
   ],
   [
     of(CHANNELS, `${TESTS}/refunds_test.ts`),
-    [['a channel that is being refunded is not listed', `isRefunding(state) || (state.charged`, `(state.charged`]],
+    [['a channel that is being refunded is not listed', `isRefunding(state) || state.closing`, `state.closing`]],
   ],
   [
     of('adapters/chains/evm/node/gas.ts', `${TESTS}/claims_test.ts`),
@@ -101,13 +101,13 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
       [
         'a refund is sent while a call of the channel is open',
-        `if (await at.isFree(key)) return await`,
+        `if (isClosing(request) || (await at.isFree(request.key))) return await`,
         `return await`,
       ],
       [
         'a refund sends what is charged',
-        `amount: String(request.amount ?? left)`,
-        `amount: String(request.amount ?? left + charged)`,
+        `amount: partOf(request) ?? String(left)`,
+        `amount: partOf(request) ?? String(left + charged)`,
       ],
       [
         'a refund leaves what is due unclaimed',

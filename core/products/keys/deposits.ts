@@ -6,11 +6,11 @@ import { json } from '../../http/reply.ts'
 import { unknownKey } from '../../identity/presented_key.ts'
 import { fieldsOf, textOf } from '../../lib/json.ts'
 import { within } from '../../lib/timers.ts'
-import type { KeyChannel, KeyClosingOptions, KeyDeposit, Refunding } from '../../ports/mod.ts'
-import { parseAtomic, print, type Usdc } from '../../x402/money.ts'
+import type { ChainKeys, KeyChannel, KeyClosingOptions, KeyDeposit, Refunding } from '../../ports/mod.ts'
+import { parseAtomic, print, usdc } from '../../x402/money.ts'
 import { decodePayment } from '../../x402/protocol.ts'
 import { signedIn } from '../lib/signed_in.ts'
-import { keysOf, notDone, PRIVATE, SETTLE_MS, withKey } from './presented.ts'
+import { keysOf, notDone, PRIVATE, READ_MS, SETTLE_MS, withKey } from './presented.ts'
 
 const Amount = Type.String({ description: 'In USDC, six decimals.' })
 const Channel = {
@@ -38,6 +38,9 @@ const Refund = Type.Object({
   payer: Type.String(),
   network: Type.String(),
   amount: Amount,
+  reserved: Type.String({
+    description: 'What open calls may still cost, in USDC. What they leave goes back by itself once they have ended.',
+  }),
 })
 
 const deposit = free({
@@ -80,18 +83,18 @@ const close = free({
   path: '/api/v1/keys/close',
   summary: 'Send what is left of an API key back to its payer',
   description:
-    'By the key alone. Results that wait to be collected are charged; what calls that are open may cost stays, until it is asked again. The key answers 402 afterwards.',
+    'By the key alone. Results that wait to be collected are charged; what calls that are open may cost stays, and goes back once they have ended if the refund is worth its gas, or sooner if it is asked again. The key answers 402 afterwards.',
   tag: 'keys',
   limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
   errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY'],
   hidden: true,
   output: Refund,
   async answer(request, context) {
-    const refunding = await withKey(request, context, ({ address }, keys) =>
-      refunded(context, (at) => keys.close({ address }, at)),
-    )
-    if (!refunding) throw unknownKey()
-    return refundReply(refunding)
+    return await withKey(request, context, async ({ address }, keys) => {
+      const refunding = await refunded(context, (at) => keys.close({ address }, at))
+      if (!refunding) throw unknownKey()
+      return await refundReply(context, refunding, { keys, address })
+    })
   },
 })
 
@@ -126,7 +129,7 @@ const closeByWallet = free({
     const closing = { address: address.toLowerCase(), payer: signed.wallet }
     const refunding = await refunded(context, (at) => keys.close(closing, at))
     if (!refunding) throw new ApiError('NOT_FOUND', { message: 'This wallet has no key of this address here.' })
-    return refundReply(refunding)
+    return await refundReply(context, refunding, { keys, address: closing.address })
   },
 })
 
@@ -150,11 +153,17 @@ async function refunded(
   )
 }
 
-function refundReply(refunding: Refunding) {
+async function refundReply(
+  { clock }: Pick<FreeContext, 'clock'>,
+  refunding: Refunding,
+  { keys, address }: { readonly keys: ChainKeys; readonly address: string },
+) {
   if (refunding.kind !== 'refunded') throw notDone(refunding)
   const { transaction, payer = '', network, amount } = refunding.receipt
-  const paidBack = print(parseAtomic(amount) ?? (0n as Usdc))
-  return json(200, { object: 'key.refund', transaction, payer, network, amount: paidBack }, PRIVATE)
+  const channels = await within(clock, READ_MS, (signal) => keys.channels(address, { now: clock.now(), signal }))
+  const reserved = channels.reduce((sum, each) => sum + (each.payer === payer ? each.reserved : 0n), 0n)
+  const sums = { amount: print(parseAtomic(amount) ?? usdc(0n)), reserved: print(usdc(reserved)) }
+  return json(200, { object: 'key.refund', transaction, payer, network, ...sums }, PRIVATE)
 }
 
 function publicChannel({ network, channelId, payer, ...amounts }: KeyChannel) {

@@ -46,10 +46,12 @@ export async function closeKey(given: KeyCommand): Promise<void> {
       ? await closeByWallet(given)
       : await ask(`${origin}/api/v1/keys/close`, { method: 'POST', headers: bearer(key) })
   if (answer.status !== 200) throw new CommandError(`Nothing was sent back. ${reasonOf(answer)}`)
-  const { amount, payer, transaction, network } = answer.body
+  const { amount, payer, transaction, network, reserved } = answer.body
   io.out(
     `refunded  ${printed(amount)} USDC to ${printed(payer)} on ${printed(network)}, transaction ${printed(transaction)}`,
   )
+  if (Number(reserved) > 0)
+    io.out(`reserved  ${printed(reserved)} USDC for open calls; what they leave goes back when they have ended`)
 }
 
 /** The wallet shows who it is by a signature that is for this key and this gateway. */

@@ -342,13 +342,14 @@ describe('the routes of keys', () => {
     const first = await close()
     expect([first.status, await first.json()]).toMatchObject([
       200,
-      { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098000' },
+      { object: 'key.refund', payer: subject.buyer.payer.address, amount: '0.098000', reserved: '0.002000' },
     ])
     expect(subject.refunded).toEqual([100_000n - QUOTE])
-    expect((await subject.ask(SKY)).status).toBe(402)
+    const refused = await subject.ask(SKY)
+    expect([refused.status, (await refused.json()).error.message]).toEqual([402, expect.stringContaining('closed')])
     ready.open()
     expect((await open).status).toBe(200)
-    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n, available: QUOTE - CHARGE })
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n, available: 0n })
     expect((await (await close()).json()).amount).toBe('0.000983')
     expect(subject.refunded).toEqual([100_000n - QUOTE, QUOTE - CHARGE])
   })

@@ -137,6 +137,26 @@ describe('a child key', () => {
     expect((await subject.ask(SKY, as(key))).status).toBe(401)
   })
 
+  test('goes on when a refund of its parent is refused (contract 23.16)', async () => {
+    const ready = door()
+    const subject = await selling(
+      async () => {
+        await ready.passed
+        return wholeAnswer()
+      },
+      { balance: QUOTE },
+    )
+    const { key } = await lend(subject, { cap: '0.002' })
+    const open = subject.ask(SKY, as(key))
+    await subject.clock.settle()
+    const refused = await subject.ask({}, { path: `${KEYS}/close` })
+    expect([refused.status, subject.refunded]).toEqual([402, []])
+    ready.open()
+    expect((await open).status).toBe(200)
+    expect((await subject.ask(undefined, { path: '/api/v1/key', ...as(key) })).status).toBe(200)
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: QUOTE - CHARGE })
+  })
+
   test('is asked for within limits that name the field (contract 23.14)', async () => {
     const subject = await selling()
     const wrong = [

@@ -55,8 +55,10 @@ async function raced(replicas: number, { below }: Chance) {
   if (!first) throw new Error('nobody sells')
   const ask = async (i: number) => {
     const { ask: askOf } = gateways[i % replicas] ?? first
-    for (let turns = below(12); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
-    if (i % 4 < 3) return (await askOf(SKY)).status
+    const isCall = i % 4 < 3
+    // A refund takes fewer steps than a call, so some come later.
+    for (let turns = below(isCall ? 12 : 40); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
+    if (isCall) return (await askOf(SKY)).status
     await askOf({}, { path: '/api/v1/keys/close' })
     return undefined
   }

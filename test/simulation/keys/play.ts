@@ -6,6 +6,7 @@ import { channelClaims } from '../../../adapters/chains/evm/channels/claims.ts'
 import { channelCosts } from '../../../adapters/chains/evm/channels/costs.ts'
 import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
 import { keyCalls } from '../../../adapters/chains/evm/channels/keys/calls.ts'
+import { childName, withoutChildren } from '../../../adapters/chains/evm/channels/keys/child_calls.ts'
 import type { ReservedCall } from '../../../adapters/chains/evm/channels/keys/open_calls.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts'
 import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
@@ -27,6 +28,8 @@ export const LAWS = {
   noWorkForNothing: 'a call that was admitted is charged when it ends',
   covered: 'a voucher of the key covers what is charged, and no more than was deposited',
   claimed: 'everything that was charged is claimed, and nothing else',
+  children: 'children end with a refund that was sent, and with no other one',
+  closed: 'what open calls of a closed key leave is sent back',
 } as const
 export type LawName = keyof typeof LAWS
 
@@ -35,15 +38,18 @@ export type KeyRule = {
   readonly storage?: (storage: Storage) => Storage
   /** Open calls reserve nothing when a refund asks. */
   readonly ignoresReserved?: boolean
+  /** Children end when their key is to be closed, whatever comes of it. */
+  readonly endsChildrenFirst?: boolean
 }
 
 export type KeyRun = {
   readonly violation: { readonly law: LawName; readonly text: string } | undefined
   counts: Counts
 }
-type Counts = { charged: number; refused: number; refunds: number; claims: number; crashes: number }
+type Counts = Record<'charged' | 'refused' | 'refunds' | 'claims' | 'crashes' | 'lent' | 'closed', number>
 
 const START = 1_795_132_800_000
+const END = START + 86_400_000
 const PRICE = 2_000n
 const KEY = signerOf('an API key')
 const PAYER = signerOf('who has paid into the key')
@@ -139,17 +145,30 @@ export async function play(rule: KeyRule, seed: number): Promise<KeyRun> {
   world.contract.advance(world.now)
   world.contract.gift(ID, PRICE * BigInt(2 + dice.below(6)))
   const processes = Array.from({ length: isShared ? 2 : 1 }, () => processOn(memory, world))
-  const counts: Counts = { charged: 0, refused: 0, refunds: 0, claims: 0, crashes: 0 }
+  const counts: Counts = { charged: 0, refused: 0, refunds: 0, claims: 0, crashes: 0, lent: 0, closed: 0 }
   let [sum, made] = [0n, 0]
   let violation: KeyRun['violation']
   const violate = (law: LawName, text: string) => (violation ??= { law, text: `seed ${seed}: ${text}` })
   const at = () => ({ now: world.now, signal: AbortSignal.timeout(60_000) })
   await processes[0]?.calls.recorded({ channelId: ID, config: CONFIG }, at())
 
+  const signer = { address: KEY.address, sign: async (digest: `0x${string}`) => KEY.sign(digest), close: () => {} }
+  const children: string[] = []
+  let mayBeClosed = false
+
+  /** Lends a part to a child, until long after this run. */
+  async function lend(process: Process): Promise<void> {
+    const name = childName(`0x${String(made++).padStart(40, '0')}`)
+    const cap = { channelId: ID, config: CONFIG, name, price: PRICE, until: END, isLate: false, signer }
+    if ((await process.calls.secure(cap, at())).kind !== 'secured') return void counts.refused++
+    children.push(name)
+    counts.lent++
+  }
+
   async function buy(process: Process): Promise<void> {
-    const isLate = dice.isLucky(0.7)
-    const signer = { address: KEY.address, sign: async (digest: `0x${string}`) => KEY.sign(digest), close: () => {} }
-    const name = `key/${made++}`
+    const child = children.length > 0 && dice.isLucky(0.4) ? dice.pick(children) : undefined
+    const isLate = child === undefined && dice.isLucky(0.7)
+    const name = `${child ?? 'key'}/${made++}`
     const call: ReservedCall = {
       channelId: ID,
       config: CONFIG,
@@ -157,7 +176,7 @@ export async function play(rule: KeyRule, seed: number): Promise<KeyRun> {
       price: PRICE,
       until: world.now + 600_000,
       isLate,
-      signer,
+      ...(child === undefined && { signer }),
     }
     const secured = await process.calls.secure(call, at())
     if (secured.kind !== 'secured') return void counts.refused++
@@ -173,7 +192,17 @@ export async function play(rule: KeyRule, seed: number): Promise<KeyRun> {
     } else if (process.isAlive) violate('noWorkForNothing', `${name}: ${JSON.stringify(settled)}`)
   }
 
-  async function close(process: Process): Promise<void> {
+  /** As whoever has the key, or its wallet, closes it. */
+  async function closeKey(process: Process): Promise<void> {
+    if (rule.endsChildrenFirst) await process.states.change(ID, world.now, withoutChildren)
+    const closing = { kind: 'closing', channelId: ID, config: CONFIG, closed: withoutChildren } as const
+    const outcome = await process.refunds.close(closing, { now: world.now })
+    mayBeClosed ||= outcome.kind === 'refunded' || outcome.kind === 'unknown'
+    if (outcome.kind === 'refunded') counts.closed++
+  }
+
+  /** As a client of the scheme asks for what is left. */
+  async function refund(process: Process): Promise<void> {
     const state = await process.states.get(ID, world.now)
     const request = { kind: 'refund', config: CONFIG, channelId: ID, ceiling: state?.charged ?? 0n, signature: '0x' }
     const proven = { ...at(), isFree: async () => true, isFrom: async () => true }
@@ -190,8 +219,10 @@ export async function play(rule: KeyRule, seed: number): Promise<KeyRun> {
   async function somebody(): Promise<void> {
     await turns(dice.below(10))
     const process = dice.pick(processes)
-    if (dice.isLucky(0.6)) return await buy(process)
-    if (dice.isLucky(0.4)) return await close(process)
+    if (dice.isLucky(0.55)) return await buy(process)
+    if (dice.isLucky(0.25)) return await lend(process)
+    if (dice.isLucky(0.25)) return await refund(process)
+    if (dice.isLucky(0.35)) return await closeKey(process)
     if (dice.isLucky(0.5)) return await claim(process)
     if (dice.isLucky(0.5)) return world.contract.gift(ID, PRICE)
     withdraw()
@@ -224,7 +255,12 @@ export async function play(rule: KeyRule, seed: number): Promise<KeyRun> {
   if (state && state.ceiling > 0n && state.signature !== KEY.sign(digests.voucher(ID, state.ceiling)))
     violate('covered', 'the voucher is not of the key')
   await claim(last)
+  await claim(last)
   const { claimed } = world.contract.escrow(ID)
+  const ended = await last.states.get(ID, world.now)
+  if (ended?.closing === 'rest') violate('closed', 'a closed key waits for calls that have ended')
+  const lost = children.filter((name) => state?.reserved?.[name] === undefined)
+  if (lost.length > 0 && !mayBeClosed) violate('children', `${lost[0]} has ended`)
   if (claimed !== sum) violate('claimed', `${sum} was charged, and ${claimed} is claimed`)
   return { violation, counts }
 }

@@ -83,10 +83,8 @@ export type Channeled = {
 }
 
 /** Everything, or a part, of what is left of a channel shall go back to its payer. */
-export type RefundRequest = Pick<Channeled, 'config' | 'channelId' | 'signature' | 'key' | 'fundedBy'> & {
+export type RefundRequest = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signature' | 'key' | 'fundedBy'> & {
   readonly kind: 'refund'
-  /** The charged total that the voucher names, in base units; undefined for a request without a voucher. */
-  readonly ceiling: bigint | undefined
   /** In base units; undefined for everything that is left. */
   readonly amount: bigint | undefined
 }
@@ -130,11 +128,7 @@ export function parseDeposit(
 }
 
 /** The same for a refund, whose voucher adds nothing to what was charged. */
-export function parseRefund(
-  payment: Payment,
-  offer: Offer,
-  digests: ChannelDigests,
-): (RefundRequest & Pick<Channeled, 'ceiling'>) | Refused {
+export function parseRefund(payment: Payment, offer: Offer, digests: ChannelDigests): RefundRequest | Refused {
   const common = parseCommon(payment, { offer, digests, shape: isRefund })
   if (common.kind === 'refused') return common
   const { config, channelId, ceiling, signature, channel } = common

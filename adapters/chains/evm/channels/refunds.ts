@@ -71,14 +71,45 @@ export function channelRefunds(
   const refunds: RefundParts = { ...context, network, lagSeconds, sending }
   return {
     refund: (request: RefundRequest, at: RefundOptions) => refund(refunds, request, at),
+    close: (request: ClosingRequest, at: ClosingOptions) => close(refunds, request, at),
     ended: (state: ChannelState, at: { now: number; signal?: AbortSignal }) => ended(refunds, state, at),
     resume: (list: readonly ChannelState[], now: number) => resume(refunds, list, now),
     isIdle: () => sending.size === 0,
   }
 }
 
+/** A refund of everything that is left, whatever is charged meanwhile. No voucher asks for it: its owner was proven. */
+export type ClosingRequest = Pick<RefundRequest, 'channelId' | 'config'> & {
+  readonly kind: 'closing'
+  /** The channel without what ends with the refund, as its record is once the refund is sent. */
+  readonly closed: (state: ChannelState) => ChannelState
+}
+
+type Request = RefundRequest | ClosingRequest
+
+const isClosing = (request: Request): request is ClosingRequest => request.kind === 'closing'
+
+/** The channel as it is once this refund is sent. */
+const afterRefund = (request: Request, state: ChannelState): ChannelState =>
+  isClosing(request) ? request.closed(state) : state
+
 export async function refund(refunds: RefundParts, request: RefundRequest, at: RefundOptions): Promise<Refunding> {
-  const { channelId, config, key } = request
+  return await refundOf(refunds, request, { ...at, unproven: (state) => unproven(request, state, at) })
+}
+
+/** Sends back everything that is neither charged nor reserved by calls that are open. */
+export async function close(refunds: RefundParts, request: ClosingRequest, at: ClosingOptions): Promise<Refunding> {
+  return await refundOf(refunds, request, { ...at, isFree: async () => true, unproven: async () => undefined })
+}
+
+type ClosingOptions = { readonly now: number; readonly signal?: AbortSignal }
+
+type Checks = Pick<RefundOptions, 'isFree'> & {
+  readonly unproven: (state: ChannelState) => Promise<Refused | undefined>
+}
+
+async function refundOf(refunds: RefundParts, request: Request, at: ClosingOptions & Checks): Promise<Refunding> {
+  const { channelId, config } = request
   const { now, signal } = at
   for (let race = 0; race < MAX_RACES; race++) {
     const before = await refunds.states.get(channelId, now)
@@ -95,13 +126,13 @@ export async function refund(refunds: RefundParts, request: RefundRequest, at: R
     const current = await refunds.states.get(channelId, now)
     if (current?.refund?.at !== before?.refund?.at || current?.refund?.status !== before?.refund?.status) continue
     const state = current ? withMirror(current, mirror, now) : newState({ channelId, config }, mirror, now)
-    const left = leftOf(refunds, state, now)
-    const refused =
-      refusal(request, state, left) ?? (await unproven(request, state, at)) ?? unpaidFor(refunds, state, now)
+    const left = leftOf(refunds, afterRefund(request, state), now)
+    const refused = refusal(request, state, left) ?? (await at.unproven(state)) ?? unpaidFor(refunds, state, now)
     if (refused) return refused
     const requested = { ...state, refund: requestedRefund(request, state, { left, now }) }
     if (!(await refunds.states.replace(current, requested, now))) continue
-    if (await at.isFree(key)) return await once(refunds, channelId, () => begin(refunds, requested, now))
+    if (isClosing(request) || (await at.isFree(request.key)))
+      return await once(refunds, channelId, () => begin(refunds, requested, { request, now }))
     await drop(refunds, requested, now)
     return busy(state, 'a call that the channel pays for is under way or not collected; ask again when it has ended')
   }
@@ -138,20 +169,25 @@ export function once(refunds: RefundParts, channelId: Hex, work: () => Promise<R
 /** Returns the outcome of an earlier, identical request; undefined for any other. */
 export async function outcomeOf(
   refunds: RefundParts,
-  request: RefundRequest,
+  request: Request,
   state: ChannelState,
   now: number,
 ): Promise<Refunding | undefined> {
   const { refund: last } = state
-  if (last?.base !== String(request.ceiling ?? state.charged) || last.part !== partOf(request)) return undefined
+  const base = String(isClosing(request) ? state.charged : request.ceiling)
+  if (last?.base !== base || last.part !== partOf(request)) return undefined
   if (last.status === 'requested') return undefined
   if (last.status === 'sent') return await once(refunds, state.channelId, () => finish(refunds, state, now))
   // Money that has come or was released since is not what was refunded.
-  if (last.part === null && leftOf(refunds, state, now) > 0n) return undefined
+  if (last.part === null && leftOf(refunds, afterRefund(request, state), now) > 0n) return undefined
   return { kind: 'refunded', receipt: receiptOf(refunds, state, last), isRepeated: true }
 }
 
-export async function begin(refunds: RefundParts, requested: Refunded, now: number): Promise<Refunding> {
+export async function begin(
+  refunds: RefundParts,
+  requested: Refunded,
+  { request, now }: { readonly request: Request; readonly now: number },
+): Promise<Refunding> {
   const call = await callOf(refunds, requested)
   const seen = await refunds.reads.view([call], { lagSeconds: refunds.lagSeconds, gas: GAS, direct: true })
   if (seen.kind === 'failure' || !seen.results[0]?.ok) await drop(refunds, requested, now)
@@ -164,11 +200,18 @@ export async function begin(refunds: RefundParts, requested: Refunded, now: numb
   const answer = await refunds.rpc.request('eth_blockNumber', [])
   const block = answer.kind === 'result' ? numberIn(answer.value) : undefined
   const noted = { ...requested.refund, status: 'sent' as const, at: now, ...(block !== undefined && { block }) }
-  // A purchase that was charged or reserved meanwhile needs its money first.
-  const sent = await move(refunds, requested, now, (state) =>
-    leftOf(refunds, state, now) >= BigInt(requested.refund.amount) ? { ...state, refund: noted } : undefined,
-  )
-  if (sent) return await transmit(refunds, { ...sent, refund: noted }, { now, reserved })
+  const sent = await move(refunds, requested, now, (state) => {
+    const next = afterRefund(request, state)
+    const left = leftOf(refunds, next, now)
+    // Whoever closes a key wants what is left by now, and later what open calls leave.
+    if (isClosing(request) && left > 0n) {
+      const closing = refunds.reserved(next, now) > 0n ? ('rest' as const) : ('done' as const)
+      return { ...next, closing, refund: { ...noted, amount: String(left) } }
+    }
+    // A purchase that was charged or reserved meanwhile needs its money first.
+    return left >= BigInt(requested.refund.amount) ? { ...next, refund: noted } : undefined
+  })
+  if (sent) return await transmit(refunds, sent, { now, reserved })
   reserved.release()
   await drop(refunds, requested, now)
   return busy(requested, 'a call was charged meanwhile; ask again')
@@ -209,7 +252,7 @@ export async function finish(refunds: RefundParts, before: ChannelState, now: nu
   if (reserved.kind === 'refused') return unknown(reserved.reason)
   const noted = { ...state.refund, at: now }
   const again = await move(refunds, state, now, (current) => ({ ...current, refund: noted }))
-  if (again) return await transmit(refunds, { ...again, refund: noted }, { now, reserved })
+  if (again) return await transmit(refunds, again, { now, reserved })
   reserved.release()
   return unknown('another process sends the refund')
 }
@@ -270,14 +313,33 @@ export async function ended(
   return (await refunds.states.get(state.channelId, now)) ?? state
 }
 
-/** Ends the refunds that a process left behind. */
+/** Ends the refunds that a process left behind, and sends what open calls of closed keys have left. */
 export async function resume(refunds: RefundParts, list: readonly ChannelState[], now: number): Promise<void> {
   for (const state of list) {
     if (refunds.sending.has(state.channelId)) continue
     if (isSent(state) && now - state.refund.at >= RESEND_MS)
       await once(refunds, state.channelId, () => finish(refunds, state, now))
     else if (isRefunding(state)) await ended(refunds, state, { now })
+    else if (state.closing === 'rest' && refunds.reserved(state, now) === 0n) await sendRest(refunds, state, now)
   }
+}
+
+/** Gives up on a rest that no purchase pays the gas for: its payer can withdraw it, or deposit again. */
+async function sendRest(refunds: RefundParts, { channelId, config }: ChannelState, now: number): Promise<void> {
+  const request = { kind: 'closing', channelId, config, closed: (state: ChannelState) => state } as const
+  if (!isOver(await close(refunds, request, { now }))) return
+  await refunds.states.change(channelId, now, (state) =>
+    state.closing === 'rest' && !isRefunding(state) && refunds.reserved(state, now) === 0n
+      ? { ...state, closing: 'done' }
+      : state,
+  )
+}
+
+/** Whether nothing is left, or nothing pays for sending it. */
+function isOver(outcome: Refunding): boolean {
+  if (outcome.kind === 'refunded') return outcome.isRepeated ?? false
+  if (outcome.kind !== 'refused') return false
+  return /_(?:refund_no_balance|refund_not_covered|channel_not_found)$/.test(outcome.corrected?.error ?? '')
 }
 
 export async function readMirror(
@@ -309,12 +371,12 @@ export async function callOf(refunds: RefundParts, state: Refunded): Promise<Con
  * Changes the record of a channel while it has this refund, whatever else changes meanwhile. Undefined where it has
  * another one, or where `to` gives up.
  */
-export async function move(
+export async function move<To extends ChannelState>(
   refunds: RefundParts,
   { channelId, refund: mine }: Refunded,
   now: number,
-  to: (state: ChannelState) => ChannelState | undefined,
-): Promise<ChannelState | undefined> {
+  to: (state: ChannelState) => To | undefined,
+): Promise<To | undefined> {
   for (;;) {
     const state = await refunds.states.get(channelId, now)
     const isMine = state?.refund?.at === mine.at && state.refund.status === mine.status
@@ -324,8 +386,8 @@ export async function move(
   }
 }
 
-const drop = (refunds: RefundParts, state: Refunded, now: number) =>
-  move(refunds, state, now, ({ refund: _, ...rest }) => rest)
+const drop = (refunds: RefundParts, state: Refunded, now: number): Promise<ChannelState | undefined> =>
+  move<ChannelState>(refunds, state, now, ({ refund: _, ...rest }) => rest)
 
 export function receiptOf(refunds: RefundParts, state: ChannelState, { transaction = '0x', amount }: Refund): Receipt {
   return {
@@ -345,7 +407,9 @@ type Paid = { readonly amount: bigint; readonly transactionHash?: Hex }
 
 const isSent = (state: ChannelState | undefined): state is Refunded => state?.refund?.status === 'sent'
 const unknown = (reason: string): Refunding => ({ kind: 'unknown', reason })
-const partOf = ({ amount }: RefundRequest): string | null => (amount === undefined ? null : String(amount))
+/** Null for everything that is left. */
+const partOf = (request: Request): string | null =>
+  isClosing(request) || request.amount === undefined ? null : String(request.amount)
 
 /**
  * A refund that others could ask for is sent only to where the last call was ordered: the official client signs nothing
@@ -363,7 +427,7 @@ async function unproven(
 }
 
 function requestedRefund(
-  request: RefundRequest,
+  request: Request,
   { charged, refundNonce }: ChannelState,
   { left, now }: { readonly left: bigint; readonly now: number },
 ): Refund {
@@ -371,7 +435,7 @@ function requestedRefund(
     status: 'requested',
     base: String(charged),
     part: partOf(request),
-    amount: String(request.amount ?? left),
+    amount: partOf(request) ?? String(left),
     nonce: String(refundNonce),
     at: now,
   }
@@ -404,11 +468,12 @@ function leftOf({ reserved }: Pick<RefundsContext, 'reserved'>, state: ChannelSt
   return sum > 0n ? left - state.withdrawing : left
 }
 
-function refusal({ ceiling, amount }: RefundRequest, state: ChannelState, left: bigint): Refused | undefined {
+function refusal(request: Request, state: ChannelState, left: bigint): Refused | undefined {
   const { balance, claimed, charged, refund: last } = state
+  const { ceiling, amount } = isClosing(request) ? { ceiling: charged, amount: undefined } : request
   if (balance === 0n && claimed === 0n)
     return refusedRefund('channel_not_found', 'the channel has no balance on chain', state)
-  if (ceiling !== undefined && ceiling !== charged) return outOfStep(ceiling, state)
+  if (ceiling !== charged) return outOfStep(ceiling, state)
   if (left <= 0n) {
     const text = `everything that was deposited is charged, paid back, or reserved by calls that are open`
     return refusedRefund('refund_no_balance', text, state)

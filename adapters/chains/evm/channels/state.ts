@@ -69,6 +69,8 @@ export type ChannelState = Mirror & {
   readonly charges?: Readonly<Record<string, string>>
   /** When a call was charged last out of a reservation, in milliseconds. */
   readonly usedAt?: number
+  /** Its key was closed. `rest`: what open calls leave goes back once they have ended. A deposit opens it again. */
+  readonly closing?: 'rest' | 'done'
   /** When the mirror was read, in milliseconds. */
   readonly syncedAt: number
 }
@@ -316,9 +318,10 @@ const MAX_SKEW_MS = 30_000
 export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
   if (mirror.refundNonce < state.refundNonce || now < state.syncedAt - MAX_SKEW_MS) return state
   if (mirror.claimed <= state.charged) {
-    const { lostAt, ...rest } = state
+    const { lostAt, closing, ...rest } = state
     const isLess = mirror.balance < state.charged && lostAt !== undefined
-    return { ...rest, ...mirror, ...(isLess && { lostAt }), syncedAt: now }
+    const isClosing = closing && mirror.balance <= state.balance
+    return { ...rest, ...mirror, ...(isLess && { lostAt }), ...(isClosing && { closing }), syncedAt: now }
   }
   const forgotten = String(BigInt(state.forgotten ?? 0) + mirror.claimed - state.charged)
   const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex, forgotten }
@@ -347,7 +350,9 @@ const LOST_AFTER_MS = 3_600_000
 
 /** Whether a claim or a refund of the channel is to be made. */
 export const isDue = (state: ChannelState): boolean =>
-  isRefunding(state) || (state.charged > state.claimed && (state.balance > state.claimed || !isLost(state)))
+  isRefunding(state) ||
+  state.closing === 'rest' ||
+  (state.charged > state.claimed && (state.balance > state.claimed || !isLost(state)))
 
 const isLost = ({ lostAt, syncedAt }: ChannelState): boolean =>
   lostAt !== undefined && syncedAt - lostAt >= LOST_AFTER_MS
@@ -389,28 +394,7 @@ function decoded(stored: Json): ChannelState {
   const { version, data } = stored as unknown as { version: number; data: Record<keyof ChannelState, string> }
   if (version !== 1) throw new Error(`a channel has version ${version}; this program reads version 1`)
   const { balance, claimed, withdrawing, refundNonce, charged, ceiling, ...plain } = data
-  return {
-    ...(plain as unknown as Pick<
-      ChannelState,
-      | 'channelId'
-      | 'config'
-      | 'signature'
-      | 'deposit'
-      | 'refund'
-      | 'gasSpent'
-      | 'refundedAt'
-      | 'isPayerProven'
-      | 'spent'
-      | 'lastBase'
-      | 'lostAt'
-      | 'forgotten'
-      | 'publishedTo'
-      | 'reserved'
-      | 'charges'
-      | 'usedAt'
-      | 'syncedAt'
-      | 'withdrawRequestedAt'
-    >),
+  const amounts = {
     balance: BigInt(balance),
     claimed: BigInt(claimed),
     withdrawing: BigInt(withdrawing),
@@ -418,4 +402,5 @@ function decoded(stored: Json): ChannelState {
     charged: BigInt(charged),
     ceiling: BigInt(ceiling),
   }
+  return { ...(plain as unknown as Omit<ChannelState, keyof typeof amounts>), ...amounts }
 }

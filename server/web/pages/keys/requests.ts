@@ -11,7 +11,13 @@ export type Balance = {
   readonly left: number
 }
 
-export type Refund = { readonly amount: string; readonly payer: string; readonly transaction: string }
+/** `reserved`: what open calls may still cost. */
+export type Refund = {
+  readonly amount: string
+  readonly payer: string
+  readonly transaction: string
+  readonly reserved: string
+}
 
 /** Amounts in USDC, six decimals. `charged` is null once the child has ended. */
 export type Child = {
@@ -25,8 +31,11 @@ export type Child = {
   readonly expires_at: number
 }
 
-export const refundText = ({ amount, payer }: Refund): string =>
-  `${usdc(amount.replace('.', ''))} USDC went back to ${payer}.`
+export function refundText({ amount, payer, reserved }: Refund): string {
+  const back = `${usdc(amount.replace('.', ''))} USDC went back to ${payer}.`
+  if (Number(reserved) === 0) return back
+  return `${back} Open calls may cost ${usdc(reserved.replace('.', ''))} USDC; what they leave goes back when they have ended.`
+}
 
 export type NewChild = {
   readonly name: string

@@ -122,7 +122,8 @@ function receiptOf(
   { name, due, now, ending = 0n }: { name: string; due: bigint; now: number; ending?: bigint | undefined },
 ): Receipt {
   const child = childOf(name)
-  const left = child === undefined ? available(keys, state, now) + ending : (childLeft(state, child, now) ?? 0n)
+  const own = state.closing ? 0n : available(keys, state, now) + ending
+  const left = child === undefined ? own : (childLeft(state, child, now) ?? 0n)
   return {
     transaction: '',
     network: keys.network,

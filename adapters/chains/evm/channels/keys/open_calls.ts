@@ -123,7 +123,9 @@ export function reserved({ inProcess: { open } }: KeyCalling, state: ChannelStat
   return sum
 }
 
+/** Largest charge of a next call. A key that was closed pays for no new one. */
 export function available(keys: KeyCalling, state: ChannelState, now: number): bigint {
+  if (state.closing) return 0n
   const left = state.balance - state.withdrawing - state.charged - reserved(keys, state, now)
   return left > 0n ? left : 0n
 }

@@ -125,15 +125,16 @@ const unfunded = (reason: string): Refused => ({ kind: 'refused', code: 'PAYMENT
 const unknownChannel = (): Refused => unfunded('the channel of the key is not known')
 
 function notCovered(
-  { balance, charged, withdrawing, withdrawRequestedAt, config }: ChannelState,
+  { balance, charged, withdrawing, withdrawRequestedAt, config, closing }: ChannelState,
   { price, reserved }: { readonly price: bigint; readonly reserved: bigint },
 ): Refused {
-  const left = balance - charged - withdrawing - reserved
+  const left = closing ? 0n : balance - charged - withdrawing - reserved
   const also = [
     ...(reserved > 0n ? [`${dollarsOf(reserved)} are reserved by calls that are open`] : []),
     ...(withdrawing > 0n
       ? [`${dollarsOf(withdrawing)} are being withdrawn until ${ended(withdrawRequestedAt + config.withdrawDelay)}`]
       : []),
+    ...(closing ? ['it was closed, so what open calls leave goes back to its payer; deposit again to use it'] : []),
   ]
   const state = `the key has ${dollarsOf(left > 0n ? left : 0n)} left, and the call may cost ${dollarsOf(price)}`
   return unfunded([state, ...also].join('; '))

@@ -124,6 +124,27 @@ describe('API keys on a node', () => {
     chain.close()
   })
 
+  test('what an open call of a closed key leaves is sent back once it has ended, without being asked for', async () => {
+    const sold = await keySeller()
+    const { chain, keys, offer } = sold
+    const { payer, seed, deposit } = await keyBuyer(offer)
+    await keys.deposit(await deposit(), at())
+    const { settle } = await buyWith(sold, { seed, charge: 321n })
+    const opened = await keys.open(seed)
+    const back = await keys.close(opened, { ...at(), settleFinished: async () => {} })
+    expect(back).toMatchObject({ kind: 'refunded', receipt: { amount: String(DEPOSIT - PRICE) } })
+    const round = async () => await chain.claimChannels?.({ now: node.now() })
+    await round()
+    expect(await channelsOf(keys, seed)).toMatchObject([{ deposited: PRICE, reserved: PRICE, available: 0n }])
+    expect(await settle()).toMatchObject({ kind: 'settled', receipt: { amount: '321' } })
+    expect(await channelsOf(keys, seed)).toMatchObject([{ reserved: 0n, available: 0n }])
+    await round()
+    expect(await node.balanceOf(payer.address)).toBe(DEPOSIT * 2n - 321n)
+    expect(await channelsOf(keys, seed)).toMatchObject([{ deposited: 321n, charged: 321n, claimed: 321n }])
+    opened.end()
+    chain.close()
+  })
+
   test('a lost index is written again from the logs of the chain, for the keys of this seller alone', async () => {
     const storage = memoryStorage()
     const sold = await keySeller(storage)
