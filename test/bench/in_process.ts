@@ -87,7 +87,7 @@ function cash(): Money {
 }
 
 /** What a call is charged is known beforehand, because the vendor always says the same. */
-function vouchers(storage: Storage): Money {
+export function vouchers(storage: Storage): Money {
   const buyers = Array.from({ length: BUYERS }, (_, index) => ({ ...voucherBuyer(buyerName(index)), charged: 0n }))
   return {
     chain: voucherChain(storage),
@@ -100,7 +100,7 @@ function vouchers(storage: Storage): Money {
   }
 }
 
-function started(storage: Storage, { chain, sign }: Money = cash()) {
+export function started(storage: Storage, { chain, sign }: Money = cash()) {
   const vendor = scripted()
   const log = { access() {}, info() {}, warn: console.error, alert: console.error }
   const made = gateway({
@@ -123,9 +123,9 @@ function started(storage: Storage, { chain, sign }: Money = cash()) {
   const elysia = app({ gateways: [{ gateway: made, hosts: [] }], log: log as never })
   return { sign, fetch: (request: Request) => elysia.fetch(request) }
 }
-type Started = ReturnType<typeof started>
+export type Started = ReturnType<typeof started>
 
-async function prepared({ sign, fetch }: Started, { model, stream }: Case) {
+export async function prepared({ sign, fetch }: Started, { model, stream }: Pick<Case, 'model' | 'stream'>) {
   const messages = [
     { role: 'system', content: 'You are a patient naturalist. Answer in plain words, in one paragraph.' },
     { role: 'user', content: 'What does a fox do in winter, when the snow is deep and the mice are under it?' },
@@ -146,7 +146,7 @@ async function prepared({ sign, fetch }: Started, { model, stream }: Case) {
 }
 
 /** The requests are signed before the time is taken. */
-async function round({ fetch }: Started, next: () => Promise<Request>, count: number): Promise<Round> {
+export async function round({ fetch }: Started, next: () => Promise<Request>, count: number): Promise<Round> {
   const requests: Request[] = []
   for (let made = 0; made < count; made++) requests.push(await next())
   // Each lane has buyers of its own, whose vouchers follow one another.

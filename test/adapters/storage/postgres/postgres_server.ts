@@ -21,20 +21,26 @@ export type PostgresServer = {
   /** Runs SQL in the schema of `url`. */
   run(url: string, sql: string): Promise<Record<string, unknown>[]>
   /** Kills the server as a power failure would, and `start`s it where it was. Only our own can be killed. */
-  readonly own: { kill(): Promise<void>; start(): Promise<void> } | undefined
+  readonly own: { readonly pid: number; kill(): Promise<void>; start(): Promise<void> } | undefined
   stop(): Promise<void>
 }
 
-export async function postgresServer(): Promise<PostgresServer> {
+/** With `settings`, one of our own that has them. */
+export async function postgresServer(settings: readonly string[] = []): Promise<PostgresServer> {
+  if (settings.length > 0) return ownServer(settings)
   const given = [process.env.DATABASE_URL_TEST, process.env.DATABASE_URL].find((url) =>
     /^postgres(ql)?:/.test(url ?? ''),
   )
   if (given !== undefined) return served(given, undefined)
-  const own = await embedded()
+  return await ownServer([])
+}
+
+async function ownServer(settings: readonly string[]): Promise<PostgresServer> {
+  const own = await embedded(settings)
   return served(own.url, own)
 }
 
-type Own = { readonly url: string; kill(): Promise<void>; start(): Promise<void>; stop(): Promise<void> }
+type Own = NonNullable<PostgresServer['own']> & { readonly url: string; stop(): Promise<void> }
 
 function served(base: string, own: Own | undefined): PostgresServer {
   const name = `farebox_test_${randomBytes(4).toString('hex')}`
@@ -92,7 +98,7 @@ const WATCH = `
   rm -rf "$PWD"
 `
 
-async function embedded(): Promise<Own> {
+async function embedded(settings: readonly string[]): Promise<Own> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-postgres-'))
   const data = join(folder, 'data')
   await mkdir(data, { mode: 0o700 })
@@ -124,7 +130,7 @@ async function embedded(): Promise<Own> {
       '127.0.0.1',
       '-k',
       '',
-      ...SETTINGS.flatMap((setting) => ['-c', setting]),
+      ...[...SETTINGS, ...settings].flatMap((setting) => ['-c', setting]),
     ]
     const child = spawn(join(bin, 'postgres'), options, { ...as, stdio: ['ignore', 'ignore', 'pipe'] })
     return new Promise((resolve, reject) => {
@@ -146,6 +152,9 @@ async function embedded(): Promise<Own> {
 
   return {
     url: `postgres://farebox@127.0.0.1:${port}/postgres`,
+    get pid() {
+      return server.pid ?? 0
+    },
     async start() {
       server = await start()
     },
