@@ -38,6 +38,8 @@ const WORDS: Readonly<Record<string, string>> = {
 const LOST = /^(?:08...|57P0[1-5]|53300|25006)$/
 /** Serialization failure and deadlock: nothing was written. */
 const UNDONE = /^(?:40001|40P01)$/
+/** Two steps that found no row have inserted one: the second finds it when it is decided again. */
+const DUPLICATES = /^(?:authorizations|records|leases|rate_windows)_pkey$/
 
 /** An error of the driver as a DatabaseError. */
 export function sanitized(error: unknown): DatabaseError {
@@ -60,7 +62,12 @@ export function sanitized(error: unknown): DatabaseError {
     )
   }
   const rule = typeof constraint === 'string' ? ` by ${constraint}` : ''
-  return new DatabaseError(kindOf(code), code, `${WORDS[code] ?? 'the database refused'} (${code}${rule})`)
+  const isDuplicate = code === '23505' && typeof constraint === 'string' && DUPLICATES.test(constraint)
+  return new DatabaseError(
+    isDuplicate ? 'undone' : kindOf(code),
+    code,
+    `${WORDS[code] ?? 'the database refused'} (${code}${rule})`,
+  )
 }
 
 function kindOf(code: string): DatabaseError['kind'] {

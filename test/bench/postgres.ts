@@ -100,9 +100,9 @@ export async function postgres(calls: number, { url: given, isLong = false }: { 
       fixed(rate, 0),
     ])
     if (isLong) {
-      const { rows: statements } = await client.query<Record<'calls' | 'ms' | 'rows' | 'wal', number> & { query: string }>(
-        BY_STATEMENT,
-      )
+      const { rows: statements } = await client.query<
+        Record<'calls' | 'ms' | 'rows' | 'wal', number> & { query: string }
+      >(BY_STATEMENT)
       table(
         [`${kind}: statement`, 'a call', 'us each', 'wal bytes each'],
         statements
@@ -121,7 +121,18 @@ export async function postgres(calls: number, { url: given, isLong = false }: { 
   await server?.stop()
   console.log(`\na paid chat on Postgres, ${calls} of each, 32 in flight, in process`)
   table(
-    ['', 'statements', 'commits', 'WAL KiB', 'CPU ms there', 'execution ms', 'CPU ms here', 'HOT', 'updates', 'a second'],
+    [
+      '',
+      'statements',
+      'commits',
+      'WAL KiB',
+      'CPU ms there',
+      'execution ms',
+      'CPU ms here',
+      'HOT',
+      'updates',
+      'a second',
+    ],
     rows,
   )
 }

@@ -246,14 +246,24 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     of('adapters/storage', 'test/adapters/storage/postgres/locks_full_test.ts'),
     [
       [
-        'Postgres: calls of one wallet are opened without its lock',
+        'Postgres: calls of one wallet are opened without the lock of its row',
+        `payer: { payer: call.payer, asset: call.asset },`,
+        ``,
+      ],
+      [
+        'Postgres: calls of one wallet are opened beside a replica that locks its name',
         `locks: [keyLock(key), payerLock(call)],`,
         `locks: [keyLock(key)],`,
       ],
       [
-        'Postgres: calls of one authorization are opened without its lock',
+        'Postgres: calls of one authorization are opened beside a replica that locks its name',
         `locks: [keyLock(key), payerLock(call)],`,
         `locks: [payerLock(call)],`,
+      ],
+      [
+        'Postgres: an authorization is bound whichever call it serves by now',
+        '`${upsert(authorizations)} where authorizations.call = @boundTo`',
+        'upsert(authorizations)',
       ],
       [
         'Postgres: a call is judged without the lock of its row',
@@ -261,9 +271,14 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         "select('head', head, `from calls where id = @id`)",
       ],
       [
+        'Postgres: a step is written on rows of which only some are as they were',
+        "is not distinct from' : '='} @${field}`) .join(' and ')",
+        "is not distinct from' : '='} @${field}`) .join(' or ')",
+      ],
+      [
         'Postgres: a record is moved without its lock',
-        `turn: recordLock(record), locks: [recordLock(record)], ask: [[ask.record, record]],`,
-        `turn: recordLock(record), locks: [], ask: [[ask.record, record]],`,
+        '`from records where kind = @kind and id = @id ${lock}`',
+        '`from records where kind = @kind and id = @id`',
       ],
     ],
   ],

@@ -1,10 +1,10 @@
-import { createHash } from 'node:crypto'
 import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { migrate, migrations, readingProblem } from './migrations.ts'
 import type { Migration } from '../migration.ts'
 import { tables } from '../sql/schema.ts'
 import type { Statement, Values } from '../sql/statement.ts'
+import type { Sent } from './steps.ts'
 
 export type Limits = {
   /** Maximum connections of this process. Default 10. */
@@ -16,25 +16,26 @@ export type Limits = {
   readonly timeoutMs?: number
   /** How long a verb retries while the database is unreachable, in milliseconds. Default 1,500. */
   readonly waitMs?: number
+  /**
+   * Whether replicas of the first release may use this database too: the names that they lock are locked as well.
+   * Default true.
+   */
+  readonly besideOlder?: boolean
   /** The migrations that this process knows. By default those of this version. */
   readonly schema?: readonly Migration[]
 }
 
-/**
- * Sends a statement at once, after those sent before it, without waiting for their answers. Throws, before anything is
- * sent, for a value that cannot be encoded.
- */
-export type Send = <Row>(statement: Statement<Row>, values: Values) => Promise<Row[]>
-
-/** A transaction in two round trips: the statements of `read` are sent with BEGIN, those of `write` with COMMIT. */
-type Step<Seen, Answer> = {
-  /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
-  readonly turn: string
-  /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
-  readonly locks?: readonly string[]
-  read(send: Send): Promise<Seen>
-  /** Must have sent every statement when it returns, because COMMIT follows. If it throws, nothing is written. */
-  write(seen: Seen, send: Send): Promise<Answer>
+/** One connection, of one step. Statements are sent at once, after those sent before, without waiting for answers. */
+export type Session = {
+  /** How many migrations this process knows. */
+  readonly known: number
+  /** Begins a transaction. */
+  readonly begin: string
+  /** Throws, before anything is sent, for a value that cannot be encoded. */
+  ask<Row>(statement: Statement<Row>, values: Values): Promise<Row[]>
+  send(statement: Sent): Promise<unknown[][]>
+  /** Returns the command that was executed last. */
+  run(text: string): Promise<string>
 }
 
 const TIMEOUT_MS = 5_000
@@ -55,6 +56,7 @@ export function connections(url: string, limits: Limits) {
     pool: poolOf(url, limits),
     schema,
     running: new Set(),
+    isPooled: false,
     writes: 0,
     nextCheck: FIRST_CHECK,
     isClosed: false,
@@ -62,12 +64,13 @@ export function connections(url: string, limits: Limits) {
   return {
     /** Connects and migrates, so that a start fails where every verb would fail. */
     ready: () => tracked(state, () => withRetries(waitMs, () => ready(state))),
-    read: <Answer>(query: (send: Send) => Promise<Answer>) =>
-      tracked(state, () => withRetries(waitMs, () => read(state, query))),
-    write: <Seen, Answer>(step: Step<Seen, Answer>) =>
+    read: <Answer>(query: (session: Session) => Promise<Answer>) =>
+      tracked(state, () => withRetries(waitMs, () => inSession(state, query))),
+    /** Steps with the same turn run one after another in this process, so that they use one connection, not all. */
+    write: <Answer>(turn: string, step: (session: Session) => Promise<Answer>) =>
       tracked(state, () => {
         countWrite(state)
-        return inTurn(step.turn, () => withRetries(waitMs, () => write(state, step)))
+        return inTurn(turn, () => withRetries(waitMs, () => inSession(state, step)))
       }),
     /** Rejects when the schema takes a newer Farebox than this one. */
     checkSchema: () =>
@@ -92,6 +95,8 @@ type Connected = {
   readonly pool: Pool
   readonly schema: readonly Migration[]
   readonly running: Set<Promise<void>>
+  /** A pooler gives each transaction any session. */
+  readonly isPooled: boolean
   writes: number
   nextCheck: number
   migrated?: Promise<void> | undefined
@@ -148,9 +153,9 @@ async function use<Answer>({ pool }: Connected, work: (client: PoolClient) => Pr
   }
 }
 
-async function read<Answer>(state: Connected, query: (send: Send) => Promise<Answer>): Promise<Answer> {
+async function inSession<Answer>(state: Connected, step: (session: Session) => Promise<Answer>): Promise<Answer> {
   await ready(state)
-  return await use(state, (client) => query(sender(client)).catch(orNewer(state, client)))
+  return await use(state, (client) => step(sessionOf(client, state)).catch(orNewer(state, client)))
 }
 
 /** Throws when the schema takes a newer Farebox than this one. Noticed within the transaction that would write. */
@@ -164,30 +169,13 @@ function refuseNewer(state: Connected, minReader: number): void {
 /** An error that a newer schema may explain. The connection is closed afterwards, so it may be used once more. */
 function orNewer(state: Connected, client: PoolClient): (error: unknown) => Promise<never> {
   return async (error) => {
-    const isOfSchema = error instanceof DatabaseError && error.code.startsWith('42')
+    const isOfSchema = error instanceof DatabaseError && /^42|^FB001$/.test(error.code)
     if (!isOfSchema) throw error
     await client.query('ROLLBACK').catch(() => undefined)
     const found = await client.query<{ reader: string }>(MIN_READER).catch(() => undefined)
     refuseNewer(state, Number(found?.rows[0]?.reader ?? 0))
     throw error
   }
-}
-
-async function write<Seen, Answer>(
-  state: Connected,
-  { locks = [], read: readRows, write: writeRows }: Step<Seen, Answer>,
-): Promise<Answer> {
-  await ready(state)
-  return await use(state, async (client) => {
-    const send = sender(client)
-    const reading = together([runText(client, beginText(locks)), readRows(send)])
-    const [started, seen] = await reading.catch(orNewer(state, client))
-    refuseNewer(state, minReaderOf(started))
-    const acting = writeRows(seen, send)
-    const [answer, { command }] = await together([acting, runText(client, 'COMMIT')]).catch(commitInDoubt)
-    if (command !== 'COMMIT') throw new DatabaseError('failed', '', 'the database did not commit')
-    return answer
-  })
 }
 
 /**
@@ -238,13 +226,18 @@ function sessionSettings(timeoutMs: number): string {
     .join(';')
 }
 
-function sender(client: PoolClient): Send {
-  return ({ name, text, encode, decode }, values) =>
-    handled(
-      client
-        .query<unknown[]>({ name, text, values: encode(values), rowMode: 'array' })
-        .then(({ rows }) => rows.map(decode), fail),
-    )
+function sessionOf(client: PoolClient, { schema, isPooled }: Connected): Session {
+  const query = (name: string, text: string, values: readonly unknown[]) =>
+    // A pooler may send the next statement to another session, which does not know its name.
+    client.query<unknown[]>({ ...(!isPooled && { name }), text, values: [...values], rowMode: 'array' })
+  return {
+    known: schema.length,
+    begin: 'BEGIN ISOLATION LEVEL READ COMMITTED',
+    ask: ({ name, text, encode, decode }, values) =>
+      handled(query(name, text, encode(values)).then(({ rows }) => rows.map(decode), fail)),
+    send: ({ name, text, values }) => handled(query(name, text, values).then(({ rows }) => rows, fail)),
+    run: (text) => handled(runText(client, text).then(({ command }) => command)),
+  }
 }
 
 function runText(client: PoolClient, text: string): Promise<QueryResult> {
@@ -252,19 +245,9 @@ function runText(client: PoolClient, text: string): Promise<QueryResult> {
 }
 
 /** Marks a promise as handled: where several run and one fails, nobody awaits the others. */
-function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
+export function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
   answer.catch(() => {})
   return answer
-}
-
-/**
- * BEGIN, the locks, and what the schema takes. Locks are a statement of their own: a statement that waited for them
- * would not see what was committed meanwhile.
- */
-function beginText(locks: readonly string[]): string {
-  const taken = locks.map((name) => `pg_advisory_xact_lock(${digest(name)})`)
-  const locked = taken.length > 0 ? `; SELECT ${taken.join(', ')}` : ''
-  return `BEGIN ISOLATION LEVEL READ COMMITTED${locked}; ${MIN_READER}`
 }
 
 /** Tables never analyzed, or twice as large as when they were. Sizes are asked, as the counts of rows come late. */
@@ -275,19 +258,8 @@ const OUTGROWN = `SELECT oid::regclass::text AS name FROM pg_class
 /** How many migrations a process must know to use the database. */
 const MIN_READER = 'SELECT max(min_reader) AS reader FROM migrations'
 
-/** Of the answers to BEGIN and the locks. */
-function minReaderOf(started: QueryResult): number {
-  const answers = started as unknown as readonly QueryResult<{ reader: string }>[]
-  return Number(answers.at(-1)?.rows[0]?.reader ?? 0)
-}
-
-/** The first 64 bits of a name's SHA-256, as a signed integer. */
-function digest(name: string): string {
-  return createHash('sha256').update(name).digest().readBigInt64BE().toString()
-}
-
 /** All answers, or the first error in order, once all promises have ended. */
-async function together<Answers extends readonly unknown[]>(promises: {
+export async function together<Answers extends readonly unknown[]>(promises: {
   [At in keyof Answers]: Promise<Answers[At]>
 }): Promise<Answers> {
   await Promise.allSettled(promises)
@@ -298,7 +270,7 @@ async function together<Answers extends readonly unknown[]>(promises: {
  * Rethrows an error of a commit. A connection lost during COMMIT does not show whether it was executed, so it is not
  * retried.
  */
-function commitInDoubt(error: unknown): never {
+export function commitInDoubt(error: unknown): never {
   if (!(error instanceof DatabaseError) || error.kind !== 'lost') throw error
   throw new DatabaseError(
     'failed',

@@ -3,11 +3,34 @@ import { DatabaseError, sanitized } from '../database_error.ts'
 import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf } from '../migration.ts'
 import { baseline } from './baseline.ts'
 
+/** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
+const PAYERS = `
+  CREATE TABLE payers (payer text NOT NULL, asset text NOT NULL, PRIMARY KEY (payer, asset));`
+
+/**
+ * Ends a step that writes. Raises 40001 if what the step was decided on no longer holds, so that it is decided again,
+ * and FB001 if the schema takes a Farebox that knows more migrations than `known`.
+ */
+const CHECK_STEP = `
+  CREATE FUNCTION check_step(known bigint, holds boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT holds THEN
+      RAISE EXCEPTION 'decided on rows that have changed' USING ERRCODE = '40001';
+    END IF;
+    IF (SELECT max(min_reader) FROM migrations) > known THEN
+      RAISE EXCEPTION 'the schema takes a newer version' USING ERRCODE = 'FB001';
+    END IF;
+    RETURN true;
+  END $$;`
+
 /**
  * The migrations, in order. A released step is never edited; a later step follows it, with an upgrade test from the
  * last release (test/adapters/storage/releases.ts). sql/schema.ts describes the result of all of them.
  */
-export const migrations: readonly Migration[] = [{ name: BASELINE, sql: baseline }]
+export const migrations: readonly Migration[] = [
+  { name: BASELINE, sql: baseline },
+  { name: 'payers and checked steps', suitsOlder: true, sql: PAYERS + CHECK_STEP },
+]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */
 const EARLIER = [

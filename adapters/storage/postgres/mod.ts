@@ -1,10 +1,13 @@
-import type { Storage } from '../../../core/ports/mod.ts'
+import type { Storage, StoredRecord } from '../../../core/ports/mod.ts'
 import { present, type SqlDatabase } from '../sql/database.ts'
 import type { Query } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { postgresDialect } from './dialect.ts'
-import { connections, type Limits, type Send } from './connections.ts'
+import { connections, type Limits } from './connections.ts'
+import { seenRows } from './seen_rows.ts'
+import { sharedReads } from './shared_reads.ts'
 import { ask, patchOf } from './statements.ts'
+import { foundBy, transact } from './transactions.ts'
 
 /** Rows that one step of `prune` or `renew` reads: bounds how long it locks them. */
 const BATCH = 256
@@ -24,22 +27,25 @@ export type PostgresStorage = Storage & {
  * COMMITTED: it locks; core decides on what it reads under the locks; then it writes.
  */
 export function postgresStorage(url: string, options: Limits = {}): PostgresStorage {
+  const { besideOlder = true } = options
   const { ready, read, write, checkSchema, refusal, close } = connections(url, options)
+  const seen = seenRows()
+  const shared = sharedReads(([statement, values]) => read((session) => session.ask(statement, values)))
   const sql: SqlDatabase = {
     statements: ask,
     batch: BATCH,
-    read: (queries, answer) => read(async (send) => answer((await sent(send, queries)) as never)),
-    write: ({ turn, locks = [], ask: queries, decide }) =>
-      write({
-        turn,
-        locks,
-        read: (send) => sent(send, queries),
-        // Not async: what cannot be encoded throws before COMMIT is sent.
-        write(found, send) {
-          const { writes, answer } = decide(found as never)
-          return sent(send, writes).then(answer)
-        },
-      }),
+    async read(queries, answer) {
+      const [query] = queries as readonly (Query | undefined)[]
+      const together = queries.length === 1 && query ? shared(query) : undefined
+      if (!together) return await read(async (session) => answer((await foundBy(session, { ask: queries })) as never))
+      const rows = await together
+      if (query?.[0] === ask.record) for (const row of rows) seen.noteRecord(row as StoredRecord)
+      return answer([rows] as never)
+    },
+    write: (step) =>
+      write(step.turn, (session) =>
+        transact(session, { ...step, locks: besideOlder ? step.locks : [] } as never, seen),
+      ),
     patch(id, patch) {
       const statement = patchOf(patch)
       return statement ? [[statement, { ...patch, id }]] : []
@@ -53,7 +59,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     refusal,
 
     async now() {
-      const time = read(async (send) => present((await send(ask.now, {}))[0], 'its time').now)
+      const time = read(async (session) => present((await session.ask(ask.now, {}))[0], 'its time').now)
       // Asked for several times per lease, so a replica that cannot go on notices without a buyer.
       const [now] = await Promise.all([time, checkSchema()])
       return now
@@ -61,14 +67,4 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
 
     close,
   }
-}
-
-/** Sends queries without waiting for their answers, unless one is made of what the first one finds. */
-function sent(send: Send, queries: readonly unknown[]): Promise<(readonly unknown[])[]> {
-  const found: Promise<unknown[]>[] = []
-  for (const query of queries as readonly (Query | ((first: unknown) => Query) | undefined)[]) {
-    if (typeof query === 'function') found.push((found[0] as Promise<unknown[]>).then((first) => send(...query(first))))
-    else found.push(query ? send(...query) : Promise.resolve([]))
-  }
-  return Promise.all(found)
 }

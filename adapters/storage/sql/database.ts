@@ -32,6 +32,8 @@ export type Transaction<Queries extends readonly unknown[], Answer> = {
   readonly turn: string
   /** Names locked on all replicas until the step ends. Always in the same order of kinds: authorization, payer. */
   readonly locks?: readonly string[]
+  /** The wallet whose exposed calls the step sums: its row is locked until the step ends. */
+  readonly payer?: { readonly payer: string; readonly asset: string }
   /** About how many characters the step writes, where they are many. */
   readonly weight?: number
   readonly ask: Queries

@@ -7,6 +7,8 @@ export type Values = Readonly<Record<string, unknown>>
 export type Statement<Row> = {
   readonly name: string
   readonly text: string
+  /** The columns that it returns, in order. */
+  readonly fields: Fields
   /** Whether it returns rows. */
   readonly hasRows: boolean
   /** The parameters, in order. Throws where one is missing. */
@@ -69,6 +71,7 @@ export function statementsIn(dialect: Dialect) {
     return {
       name,
       text: spelled,
+      fields,
       hasRows: Object.keys(fields).length > 0,
       encode: (values) =>
         slots.map(({ param, isJson }) => {

@@ -25,6 +25,7 @@ const all = calls.fields
 /** Columns of a call that the storage port returns. */
 const { claimToken, claimExpiresAt, claimKey, claimFresh, emptied, ...withoutClaim } = all
 const { quotedAt, verifiedAt, settlingAt, vendorError, paymentError, paymentErrorAt, settledBy, ...call } = withoutClaim
+export { call as callFields }
 /** Columns of a call that decisions read, and those that count once it is settled. */
 const head = {
   ...pick(all, 'id', 'payer', 'asset', 'endpoint', 'quote', 'charge', 'workStatus', 'paymentStatus', 'workerId'),
@@ -35,6 +36,7 @@ const head = {
   claimFresh,
   emptied,
 }
+export { head as headFields }
 const entry = pick(all, ...ENTRY_FIELDS)
 const { signed, ...binding } = authorizations.fields
 const { payer: _ofPayer, ...authorization } = binding
@@ -278,7 +280,8 @@ function writes(dialect: Dialect) {
   return {
     insertCall: run('insert_call', insertInto(calls.name, Object.fromEntries(fieldsOfNewCall))),
     renew: run('renew', `update calls set lease_expires_at = @leaseExpiresAt where ${among('id')}`),
-    bind: run('bind', upsert(authorizations)),
+    /** Changes nothing if the authorization serves a call other than `boundTo`. */
+    bind: run('bind', `${upsert(authorizations)} where authorizations.call = @boundTo`),
     setStatus: run('mark', 'update authorizations set status = @status where key = @key'),
     unbind: run('free', 'delete from authorizations where key = @key'),
     unbindAmong: run('free_among', `delete from authorizations where ${among('call')}`),
@@ -288,6 +291,10 @@ function writes(dialect: Dialect) {
       `update calls set request = null, result = null, emptied = true where ${among('id')}`,
     ),
     clearSignedAmong: run('unsign_among', `update authorizations set signed = null where ${among('call')}`),
+    // A row that was not found is inserted, so that of two replicas that found none, one fails and asks again.
+    insertRecord: run('insert_record', insertInto(records.name, records.fields)),
+    insertLease: run('insert_lease', insertInto(leases.name, leases.fields)),
+    insertWindow: run('insert_window', insertInto(rateWindows.name, rateWindows.fields)),
     upsertRecord: run('upsert_record', upsert(records)),
     upsertLease: run('upsert_lease', upsert(leases)),
     upsertWindow: run('upsert_window', upsert(rateWindows)),
@@ -339,16 +346,18 @@ function retention(dialect: Dialect) {
 
 function others(dialect: Dialect) {
   const { select } = statementsIn(dialect)
+  const { lock } = dialect
   return {
     record: select('record', records.fields, 'from records where kind = @kind and id = @id'),
+    recordToMove: select('record_to_move', records.fields, `from records where kind = @kind and id = @id ${lock}`),
     recordsOfOwner: select(
       'records_of_owner',
       records.fields,
       `from records where owner = @owner and kind = @kind and id > @after and expires_at > @now
        order by id limit @limit`,
     ),
-    lease: select('lease', leases.fields, 'from leases where name = @name'),
-    window: select('window', rateWindows.fields, 'from rate_windows where key = @key'),
+    lease: select('lease', leases.fields, `from leases where name = @name ${lock}`),
+    window: select('window', rateWindows.fields, `from rate_windows where key = @key ${lock}`),
   }
 }
 

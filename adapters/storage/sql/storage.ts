@@ -30,6 +30,7 @@ import {
 } from '../../../core/payment/mod.ts'
 import type { Claim, NewCall, Opened, Recorded, Storage, StoredRecord } from '../../../core/ports/mod.ts'
 import { copied } from '../copied.ts'
+import { DatabaseError } from '../database_error.ts'
 import { weightOf } from '../writer.ts'
 import { decided, decidedBy, type Decided, present, type SqlDatabase } from './database.ts'
 import { amountOf, ledgerReads } from './ledger_reads.ts'
@@ -89,6 +90,7 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
       return write({
         turn: payerLock(call),
         locks: [keyLock(key), payerLock(call)],
+        payer: { payer: call.payer, asset: call.asset },
         ask: [
           [ask.bound, { key }],
           cap && ([ask.exposedCalls, { ...wallet, now, since: cap.asOf - SETTLED_LOOKBACK_MS }] as const),
@@ -98,7 +100,7 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
         decide([[bound], exposedCalls, [hasPaid], [paid]]): Decided<Opened> {
           const settled = hasPaid && (() => present(paid && amountOf(paid), 'what a wallet has paid'))
           const { answer, writes } = decideOpen({ call, authorization }, { bound, exposedCalls, settled }, at)
-          return answer.kind === 'replayed' ? replayed(ask, answer.id) : decided(writes.flatMap(perform), answer)
+          return answer.kind === 'replayed' ? replayed(ask, answer.id) : decided(perform(writes, bound?.id), answer)
         },
       })
     },
@@ -113,7 +115,7 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
         weight: weightOf(paid.result),
         ask: [
           [ask.bound, { key }],
-          [ask.record, record],
+          [ask.recordToMove, record],
         ],
         decide([[bound], [stored]]): Decided<Recorded> {
           const { answer, writes } = decidePaid({ call: order, authorization, paid }, { bound, record: stored }, at)
@@ -121,7 +123,7 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
           const patch = patchIn(writes, order.id)
           if (patch)
             database.noteSettlement?.({ ...order, charge: null, workStatus: 'completed', startedAt: null }, patch)
-          return decided(writes.flatMap(perform), answer)
+          return decided(perform(writes, bound?.id), answer)
         },
       })
     },
@@ -169,7 +171,7 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
     return decided(
       [
         ...(longer.length > 0 ? [[ask.renew, extended] as const] : []),
-        ...back.flatMap(({ writes }) => writes.flatMap(perform)),
+        ...back.flatMap(({ writes }) => perform(writes)),
       ],
       each.flatMap(({ head, answer }) => (answer ? [head.id] : [])),
     )
@@ -205,9 +207,12 @@ function settlementVerbs(database: SqlDatabase): Pick<SqlStorage, 'claimSettleme
           const bindings = found.filter(({ call }) => call === id).toSorted((a, b) => a.position - b.position)
           const elsewhere = found.find(({ call }) => call !== id)?.call
           const headOf = (call: string) => heads.find((head) => head.id === call)
-          const bound = elsewhere === undefined ? undefined : present(headOf(elsewhere), `call ${elsewhere}`)
+          const bound = elsewhere === undefined ? undefined : headOf(elsewhere)
+          // The authorization was bound to another call between the two reads.
+          if (elsewhere !== undefined && !bound)
+            throw new DatabaseError('undone', '', 'the rows have changed meanwhile')
           const { answer, writes } = decideClaim(headOf(id), { bindings, offered, bound }, at)
-          const steps = writes.flatMap(perform)
+          const steps = perform(writes, found.find((binding) => binding.key === offered?.key)?.call)
           if (answer.kind === 'replayed') return replayed(ask, answer.id, steps)
           if (answer.kind !== 'retry') return decided(steps, answer)
           const { key, ...rest } = answer
@@ -231,7 +236,7 @@ function settlementVerbs(database: SqlDatabase): Pick<SqlStorage, 'claimSettleme
           const { answer, writes } = decideFinish(head, { bindings, token, outcome }, at)
           const patch = patchIn(writes, id)
           if (head && patch) database.noteSettlement?.(head, patch)
-          return decided(writes.flatMap(perform), answer)
+          return decided(perform(writes), answer)
         },
       })
     },
@@ -248,8 +253,9 @@ function recordVerbs(database: SqlDatabase): Pick<SqlStorage, 'putRecord' | 'mov
     write({
       turn: recordLock(record),
       locks: [recordLock(record)],
-      ask: [[ask.record, record]],
-      decide: ([[found]]) => (may(found) ? decided([[ask.upsertRecord, record]], true) : decided([], false)),
+      ask: [[ask.recordToMove, record]],
+      decide: ([[found]]) =>
+        may(found) ? decided([[found ? ask.upsertRecord : ask.insertRecord, record]], true) : decided([], false),
     })
 
   return {
@@ -274,7 +280,7 @@ function coordinationVerbs({ statements: ask, write }: SqlDatabase): Pick<SqlSto
         ask: [[ask.lease, { name }]],
         decide: ([[current]]) =>
           mayLease(current, workerId, now)
-            ? decided([[ask.upsertLease, { name, workerId, expiresAt: until }]], true)
+            ? decided([[current ? ask.upsertLease : ask.insertLease, { name, workerId, expiresAt: until }]], true)
             : decided([], false),
       }),
 
@@ -285,7 +291,8 @@ function coordinationVerbs({ statements: ask, write }: SqlDatabase): Pick<SqlSto
         ask: [[ask.window, { key: bucket.key }]],
         decide([[stored]]) {
           const { answer, window } = takePermits(stored, bucket, { take, now })
-          return decided(window ? [[ask.upsertWindow, { key: bucket.key, ...window }]] : [], answer)
+          const store = stored ? ask.upsertWindow : ask.insertWindow
+          return decided(window ? [[store, { key: bucket.key, ...window }]] : [], answer)
         },
       }),
   }
@@ -380,15 +387,19 @@ function retentionVerbs(database: SqlDatabase): Pick<SqlStorage, 'prune' | 'prun
 
 // ── writes of the ledger ────────────────────────────────────────────────────────────────────────────────────────────
 
-function performer({ statements: ask, patch }: SqlDatabase): (step: Write) => readonly Query[] {
-  return (step) => {
+/** `boundTo` is the call that the authorization which is bound has served so far. */
+type Perform = (writes: readonly Write[], boundTo?: string) => readonly Query[]
+
+function performer({ statements: ask, patch }: SqlDatabase): Perform {
+  const queriesOf = (step: Write, boundTo: string | null): readonly Query[] => {
     if (step.kind === 'insert') return [[ask.insertCall, { ...step.call, ...UNCLAIMED, ...step.notes }]]
     if (step.kind === 'patch') return patch(step.id, step.patch)
-    if (step.kind === 'bind') return [[ask.bind, { ...step.binding, signed: step.authorization }]]
+    if (step.kind === 'bind') return [[ask.bind, { ...step.binding, signed: step.authorization, boundTo }]]
     if (step.kind === 'mark') return [[ask.setStatus, { key: step.key, status: step.status }]]
     if (step.kind === 'record') return [[ask.upsertRecord, step.record]]
     return [[ask.unbind, { key: step.key }]]
   }
+  return (writes, boundTo) => writes.flatMap((step) => queriesOf(step, boundTo ?? null))
 }
 
 /** The call that an authorization serves already. */

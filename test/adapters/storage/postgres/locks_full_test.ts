@@ -1,7 +1,9 @@
 /** What two connections do at the same time, held where they wait by a lock of a third one. */
+import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { Client } from 'pg'
 import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
+import type { Opened } from '../../../../core/ports/mod.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { newCall, signed, T } from '../../../conformance/storage_questions.ts'
 import { type PostgresServer, postgresServer } from './postgres_server.ts'
@@ -12,10 +14,10 @@ beforeAll(async () => {
 }, 300_000)
 afterAll(() => server.stop(), 60_000)
 
-/** Two storages of one database, and a connection that holds locks. */
-async function table() {
+/** Two storages of one database, which lock nothing by name unless told, and a connection that holds locks. */
+async function table({ besideOlder = false } = {}) {
   const url = await server.fresh()
-  const [one, two] = [postgresStorage(url), postgresStorage(url)]
+  const [one, two] = [postgresStorage(url, { besideOlder }), postgresStorage(url, { besideOlder })]
   await one.ready()
   await two.ready()
   const [holder, watcher] = [new Client({ connectionString: url }), new Client({ connectionString: url })]
@@ -37,6 +39,13 @@ async function table() {
       await Promise.all([one.close(), two.close(), holder.end(), watcher.end()])
     },
   }
+}
+
+/** Of the calls `a` and `b`, whichever came first. */
+async function expectOneOpened(a: Opened, b: Opened): Promise<void> {
+  const [opened, replayed] = a.kind === 'opened' ? [a, b] : [b, a]
+  expect(opened.kind).toBe('opened')
+  expect(replayed).toMatchObject({ kind: 'replayed', call: { id: a.kind === 'opened' ? 'a' : 'b' } })
 }
 
 const CAP = { observed: usdc(10n), asOf: T }
@@ -64,22 +73,23 @@ test('of two replicas that open a call by one authorization at the same time, th
   const second = two.openCall(newCall('b', { payer: '0xanother' }), { ...signed('key'), payer: '0xanother' }, at)
   await waiting(2)
   await holder.query('COMMIT')
-  expect((await first).kind).toBe('opened')
-  expect(await second).toMatchObject({ kind: 'replayed', call: { id: 'a' } })
+  await expectOneOpened(await first, await second)
   await close()
 }, 60_000)
 
-test('a call that another replica is moving is judged by what it is afterwards', async () => {
-  const { one, holder, waiting, close } = await table()
-  await one.openCall(newCall('a'), signed('a'), at)
-  await holder.query("BEGIN; UPDATE calls SET work_status = 'in_progress', started_at = 1 WHERE id = 'a'")
-  const moved = one.moveCall('a', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: 2 })
-  await waiting(1)
-  await holder.query('COMMIT')
-  expect(await moved).toBe(false)
-  expect((await one.getCall('a'))?.startedAt).toBe(1)
-  await close()
-}, 60_000)
+for (const mover of ['that opened it', 'that has not seen it'])
+  test(`a call that another replica is moving is judged by what it is afterwards, by a replica ${mover}`, async () => {
+    const { one, two, holder, waiting, close } = await table()
+    await one.openCall(newCall('a'), signed('a'), at)
+    await holder.query("BEGIN; UPDATE calls SET work_status = 'in_progress', started_at = 1 WHERE id = 'a'")
+    const by = mover === 'that opened it' ? one : two
+    const moved = by.moveCall('a', { workStatus: ['queued'] }, { workStatus: 'in_progress', startedAt: 2 })
+    await waiting(1)
+    await holder.query('COMMIT')
+    expect(await moved).toBe(false)
+    expect((await one.getCall('a'))?.startedAt).toBe(1)
+    await close()
+  }, 60_000)
 
 test('a record that another replica is moving is judged by what it is afterwards', async () => {
   const { one, two, holder, waiting, close } = await table()
@@ -91,7 +101,50 @@ test('a record that another replica is moving is judged by what it is afterwards
   const second = two.moveRecord({ ...record, data: 2 }, 0, T)
   await waiting(2)
   await holder.query('COMMIT')
-  expect([await first, await second]).toEqual([true, false])
-  expect((await one.getRecord('channel', 'a', T))?.data).toBe(1)
+  const moved = [await first, await second]
+  expect(moved.toSorted()).toEqual([false, true])
+  expect((await one.getRecord('channel', 'a', T))?.data).toBe(moved[0] ? 1 : 2)
   await close()
 }, 60_000)
+
+test('a step that was decided on rows which another replica has changed since is decided again', async () => {
+  const { one, two, close } = await table()
+  await one.openCall(newCall('a'), signed('a'), at)
+  const result = { result: 'made', expiresAt: T + 60_000 }
+  const first = await two.claimSettlement('a', signed('a'), { now: T, until: T + 9, result })
+  expect(first).toEqual({ kind: 'yours', token: 1 })
+  // The first replica has seen the call open and unclaimed.
+  const second = await one.claimSettlement('a', signed('a'), { now: T, until: T + 9, result })
+  expect(second).toEqual({ kind: 'taken', until: T + 9 })
+  expect(await one.finishSettlement('a', 2, { kind: 'dead' }, { now: T })).toBe(false)
+  expect(await two.finishSettlement('a', 1, { kind: 'dead' }, { now: T })).toBe(true)
+  expect((await one.listAuthorizations('a')).map(({ status }) => status)).toEqual(['dead'])
+  await close()
+}, 60_000)
+
+test('an authorization that a failed call has freed opens one call, whichever replica has seen it last', async () => {
+  const { one, two, holder, waiting, close } = await table()
+  await one.openCall(newCall('failed'), signed('key'), at)
+  await one.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+  await holder.query('BEGIN; LOCK TABLE calls IN SHARE ROW EXCLUSIVE MODE')
+  const first = one.openCall(newCall('a'), signed('key'), at)
+  await waiting(1)
+  const second = two.openCall(newCall('b', { payer: '0xanother' }), { ...signed('key'), payer: '0xanother' }, at)
+  await waiting(2)
+  await holder.query('COMMIT')
+  await expectOneOpened(await first, await second)
+  await close()
+}, 60_000)
+
+const { payer, asset } = newCall('a')
+for (const name of ['authorization a', `payer ${JSON.stringify([payer, asset])}`])
+  test(`an open waits for a replica of the first release that has locked the name of its ${name.split(' ')[0]}`, async () => {
+    const { one, holder, waiting, close } = await table({ besideOlder: true })
+    const digest = createHash('sha256').update(name).digest().readBigInt64BE()
+    await holder.query(`BEGIN; SELECT pg_advisory_xact_lock(${digest})`)
+    const opening = one.openCall(newCall('a'), signed('a'), at)
+    await waiting(1)
+    await holder.query('COMMIT')
+    expect((await opening).kind).toBe('opened')
+    await close()
+  }, 60_000)

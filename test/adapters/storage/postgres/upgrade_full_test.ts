@@ -15,7 +15,7 @@ let server: PostgresServer
 beforeAll(async () => {
   server = await postgresServer()
 }, 300_000)
-afterAll(() => server.stop())
+afterAll(() => server.stop(), 60_000)
 
 const COLUMN: Migration = {
   name: 'a column',
@@ -133,7 +133,7 @@ test('a ledger of a development version before the first release is used if it h
   for (const taken of [steps, steps.slice(0, 9)]) {
     const url = await server.fresh()
     const earlier = await client(url)
-    await migrate(earlier)
+    await migrate(earlier, migrations.slice(0, 1))
     await earlier.query('DELETE FROM migrations')
     for (const [at, name] of taken.entries())
       await earlier.query('INSERT INTO migrations VALUES ($1, $2)', [at + 1, name])
@@ -141,7 +141,7 @@ test('a ledger of a development version before the first release is used if it h
     if (taken === steps) await storage.ready()
     else await expect(storage.ready()).rejects.toThrow('it has 9 of its 12 migrations')
     const { rows } = await earlier.query('SELECT name FROM migrations ORDER BY step')
-    expect(rows.map(({ name }) => name)).toEqual(taken === steps ? ['first release'] : taken)
+    expect(rows.map(({ name }) => name)).toEqual(taken === steps ? migrations.map(({ name }) => name) : taken)
     await storage.close()
     await earlier.end()
   }
@@ -179,6 +179,28 @@ test('a replica whose database is upgraded past it while it runs writes nothing 
   expect((await newer.query('SELECT count(*)::int AS calls FROM calls')).rows).toEqual([{ calls: 0 }])
   await newer.end()
   await storage.close()
+})
+
+test('a replica writes nothing more once the schema takes a newer version, though its statements still could', async () => {
+  const url = await server.fresh()
+  const [opening, claiming] = [postgresStorage(url), postgresStorage(url)]
+  const key = signed('key')
+  await claiming.openCall(newCall('call'), key, { now: T, until: T + 1 })
+  await opening.ready()
+  const newer = await client(url)
+  await migrate(newer, [...migrations, { name: 'another meaning', sql: 'SELECT 1' }])
+  const words = 'update this replica'
+  await expect(opening.openCall(newCall('late'), signed('late'), { now: T, until: T + 1 })).rejects.toThrow(words)
+  // This one has seen the call, and would write it in one statement.
+  const result = { result: 1, expiresAt: T + 9 }
+  await expect(claiming.claimSettlement('call', key, { now: T, until: T + 9, result })).rejects.toThrow(words)
+  expect([opening.refusal(), claiming.refusal()]).toEqual([expect.any(String), expect.any(String)])
+  expect((await newer.query('SELECT id, payment_status AS paid FROM calls')).rows).toEqual([
+    { id: 'call', paid: 'verified' },
+  ])
+  await newer.end()
+  await opening.close()
+  await claiming.close()
 })
 
 test('a replica that nobody asks notices by the time that it asks the database for', async () => {
