@@ -1,5 +1,6 @@
 /** Everything that may happen in a run, and how often. */
 import { alive, openerOf, poll, post, maintain } from './buyers.ts'
+import { close } from './limits.ts'
 import type { World } from './world.ts'
 
 /** A little more than the dearest product costs. */
@@ -25,7 +26,7 @@ export type Habits = {
   readonly lives: readonly number[]
 }
 
-export function habitsOf({ chance }: World): Habits {
+export function habitsOf({ chance, setup }: World): Habits {
   const often = <T>(...of: readonly T[]): T => chance.pick(of)
   return {
     releases: often(0.45, 0.6, 0.75),
@@ -50,6 +51,7 @@ export function habitsOf({ chance }: World): Habits {
       [outage, often(0, 0, 2)],
       [deliver, often(0, 1, 3)],
       [forget, often(0, 1)],
+      ...operating(setup, often(0, 1, 3)),
     ],
     jumps: often(
       [700, 5_000, 9_000, 31_000, 46_000],
@@ -60,6 +62,10 @@ export function habitsOf({ chance }: World): Habits {
     lives: often([600], [600, 90], [60, 20], [600, 8]),
   }
 }
+
+/** An operator is there where something is limited. */
+const operating = ({ controls }: World['setup'], weight: number): Habits['events'] =>
+  controls.length > 0 ? [[operate, weight]] : []
 
 /**
  * Habits of a harsh run. What is signed outlives it, so that nothing but a wallet can keep its answers from being paid.
@@ -248,6 +254,16 @@ function flee(world: World): void {
   world.say(() => `${buyer.name} takes its money away`)
   world.ledgerRows.fled(buyer)
   world.cash.drain(buyer.wallet)
+}
+
+/** Blocks wallets, closes the gateways for maintenance, or opens them again. */
+function operate(world: World): void {
+  const { chance, buyers, setup, ledgerRows } = world
+  const blocked = buyers.flatMap(({ wallet }) => (chance.isLucky(0.3) ? [wallet] : []))
+  const closing = { blocked, isClosed: chance.isLucky(0.2) }
+  world.say(() => `the operator closes: ${JSON.stringify(closing)}`)
+  if (!setup.rule.isOpen) close(setup.controls, closing)
+  ledgerRows.closed(closing)
 }
 
 // ── the chain ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,7 @@
  */
 import { alive, openerOf, poll, post, maintain } from './buyers.ts'
 import type { Violation } from './ledger.ts'
+import { close, OPEN } from './limits.ts'
 import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
 import { isLive } from './products.ts'
 import type { Setup } from './setup.ts'
@@ -75,6 +76,9 @@ function quiet(world: World): void {
   finish(world)
   if (!ledgerRows.violation) ledgerRows.judgeGifts()
   for (const id of ledgerRows.calls) if (!ledgerRows.violation) settleUp(world, process, id)
+  // Who is blocked collects what was ordered before, and orders nothing.
+  close(world.setup.controls, OPEN)
+  ledgerRows.closed(OPEN)
   // Signed for what a call came to, it orders nothing else.
   const isOfProduct = ({ amount, product }: Signed) => amount === product.offer.amount
   const presented = world.signed.filter(

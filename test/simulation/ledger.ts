@@ -4,7 +4,7 @@ import type { MemoryTransfer } from '../../adapters/chains/evm/memory.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import { timeouts, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports/mod.ts'
-import { limitLaws } from './limits.ts'
+import { type Closing, limitLaws } from './limits.ts'
 import { isLive } from './products.ts'
 import type { Actor, Buyer, Signed, World } from './world.ts'
 
@@ -25,6 +25,7 @@ export const LAWS = {
   nothingGiven:
     'an answer that was read whole is paid, but for two of a wallet that never paid anything and took its money away',
   withinLimits: 'a wallet spends in a day what the operator allows, open calls included',
+  closed: 'no order is taken from a wallet that is blocked, or while the gateway is under maintenance',
   newWallets: 'what wallets that never paid have open or unpaid together is within the limit',
 } as const
 export type LawName = keyof typeof LAWS
@@ -76,6 +77,8 @@ export type Ledger = {
   newWork(): number
   /** Whether a call is of what is answered before its money has moved. */
   isLive(id: string): boolean
+  /** The operator closed the gateways to wallets, or to everybody, or opened them again. */
+  closed(closing: Closing): void
   /** A wallet took away what would have paid for its answers. */
   fled(buyer: Buyer): void
   /** When all is well again, and before anybody comes for what lies: what was read against what was paid. */
@@ -279,6 +282,7 @@ export function ledgerRows(world: World): Ledger {
     },
     moved: (key) => movedIn.get(key),
     handedOut: (key) => handed.get(key),
+    closed: within.closed,
     servedBy: (key) => new Set([...(sends.get(key) ?? []), own.get(key) ?? '']),
     violate,
 

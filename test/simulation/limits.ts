@@ -28,6 +28,7 @@ export function limited({ spentInDay, newWallets }: RunLimits, { storage, clock 
       ...storage,
       getRecord: (kind, ...of) => (kind === CONTROLS.kind ? rules : storage).getRecord(kind, ...of),
       putRecord: (...of) => rules.putRecord(...of),
+      moveRecord: (...of) => rules.moveRecord(...of),
     },
     clock,
   })
@@ -36,7 +37,27 @@ export function limited({ spentInDay, newWallets }: RunLimits, { storage, clock 
   return { controls: control, newWallets: { gateway: newWallets, address: newWallets, streamed: newWallets } }
 }
 
+/** What the operator has closed: to wallets, and to everybody. */
+export type Closing = { readonly blocked: readonly string[]; readonly isClosed: boolean }
+
+export const OPEN: Closing = { blocked: [], isClosed: false }
+
+/** Tells every gateway what is closed from now on. */
+export function close(all: readonly Controls[], { blocked, isClosed }: Closing): void {
+  for (const control of all)
+    void control.change((rules) => {
+      const { maintenance: _, ...rest } = rules
+      return {
+        ...rest,
+        blocked: Object.fromEntries(blocked.map((wallet) => [wallet.toLowerCase(), {}])),
+        ...(isClosed && { maintenance: {} }),
+      }
+    })
+  drainMicrotasks()
+}
+
 type LimitLaws = {
+  closed(closing: Closing): void
   opened(call: Call, actor: Actor | undefined): void
   finished(id: string, outcome: Outcome): void
   /** An order was taken: its work has started. */
@@ -58,6 +79,8 @@ const HOUR_MS = 3_600_000
 export function limitLaws({ limits, isJudged, now, step, row, violate }: Judging): LimitLaws {
   const openers = new Map<string, Process>()
   const settledAt = new Map<string, number>()
+  /** Since which step a wallet is blocked, or everybody (`*`). */
+  const closedSince = new Map<string, number>()
   /** Calls whose payment can no longer move money. */
   const over = new Set<string>()
   const started = new Set<string>()
@@ -100,9 +123,21 @@ export function limitLaws({ limits, isJudged, now, step, row, violate }: Judging
       violate('newWallets', `wallets that never paid have ${sum} open or unpaid, of ${limits.newWallets}`)
   }
 
+  /** An order that began before may have passed the check. */
+  function judgeClosed(call: Call, { began, name }: Actor): void {
+    const [who] = [call.payer, '*'].filter((each) => (closedSince.get(each) ?? Number.POSITIVE_INFINITY) < began)
+    if (who) violate('closed', `${name} opened a call that the operator has closed to ${who}`)
+  }
+
   return {
+    closed({ blocked, isClosed }) {
+      const all = isClosed ? [...blocked, '*'] : blocked
+      for (const each of closedSince.keys()) if (!all.includes(each)) closedSince.delete(each)
+      for (const each of all) if (!closedSince.has(each)) closedSince.set(each, step())
+    },
     opened(call, actor) {
       if (!actor) return
+      judgeClosed(call, actor)
       openers.set(call.id, actor.process)
       if (isJudged) judgeDay(call, actor)
     },

@@ -281,6 +281,12 @@ export const featureFlags: readonly Switch[] = [
     storage: blind(() => ({ spendByModel: async () => [] })),
   },
   {
+    name: 'who is blocked by the operator buys nothing',
+    limits: LIMITS,
+    breaks: ['closed'],
+    isOpen: true,
+  },
+  {
     name: 'the calls of other new wallets count against the limit of all',
     limits: LIMITS,
     breaks: ['newWallets'],

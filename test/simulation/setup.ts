@@ -19,6 +19,7 @@ import {
   type Ports,
   type Storage,
 } from '../../core/mod.ts'
+import type { Controls } from '../../core/payment/control/controls.ts'
 import type { Chain } from '../../core/ports/mod.ts'
 import { scheduledStorage, scheduledVendors, type StorageHooks } from './scheduled_ports.ts'
 import type { LawName } from './ledger.ts'
@@ -53,6 +54,8 @@ export type Rule = {
   readonly isByUse?: boolean
   /** The limits of its gateways; those that are built in, which no run reaches, unless told. */
   readonly limits?: RunLimits
+  /** The gateways are never told what the operator has closed. */
+  readonly isOpen?: boolean
   /** The gateway never hears that a caller has gone. */
   readonly isDeaf?: boolean
   /** The laws that are judged; all of them unless told. */
@@ -71,6 +74,8 @@ export type Setup = {
   readonly rule: Rule
   /** One for each process that a run may start. */
   gateways: readonly Gateway[]
+  /** The operator's controls of each; none where nothing is limited. */
+  controls: Controls[]
   /** Gateways that remember nothing of the runs before. */
   refresh(): void
   readonly products: readonly Product[]
@@ -97,6 +102,7 @@ export function setup(rule: Rule): Setup {
   const made: Setup = {
     rule,
     gateways: [],
+    controls: [],
     products: [],
     refresh: () => {},
     timeouts: { ...timeouts, ...rule.timeouts },
@@ -109,9 +115,11 @@ export function setup(rule: Rule): Setup {
   made.world = beforeAnyRun(rule)
   const open = (index: number) => {
     const ports = portsOf(index, world)
+    const limits = rule.limits && limited(rule.limits, ports)
+    if (limits) made.controls.push(limits.controls)
     return gateway({
       ports,
-      ...(rule.limits && limited(rule.limits, ports)),
+      ...limits,
       endpoints: endpointsOf(rule, () => usdc(world().charge())),
       label: 'model',
       pollKeys: [POLL_SECRET],
@@ -121,7 +129,10 @@ export function setup(rule: Rule): Setup {
       timeouts: made.timeouts,
     })
   }
-  const all = () => Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
+  const all = () => {
+    made.controls = []
+    return Array.from({ length: MAX_PROCESSES }, (_, index) => open(index))
+  }
   const products = productsOf(open(0), { isHarsh: rule.isHarsh === true })
   Object.assign(made, { gateways: all(), products, refresh: () => void (made.gateways = all()) })
   made.world = undefined
