@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test } from 'bun:test'
 import { attempt, ATTACKS, lostIn } from './run.ts'
 
-const FAMILIES = ['read', 'take', 'drain', 'hang', 'impersonate', 'burn', 'claims', 'stall', 'deletion', 'keys']
+const FAMILIES = ['read', 'take', 'drain', 'hang', 'impersonate', 'burn', 'claims', 'stall', 'deletion', 'keys', 'mpp']
 /** Gateways at a time: each is a process with a chain. */
 const TOGETHER = 3
 const MAX_MS = 480_000

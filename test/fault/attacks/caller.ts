@@ -35,7 +35,7 @@ export const variant = ({ body, ...order }: Order, number: number): Order => ({
 
 const encode = (payment: Payment): string => Buffer.from(JSON.stringify(payment)).toString('base64')
 
-async function read(response: Response): Promise<Answer> {
+export async function read(response: Response): Promise<Answer> {
   const text = await response.text()
   let body: unknown
   try {

@@ -10,6 +10,7 @@ import { attacks as draining } from './drain.ts'
 import { attacks as hanging } from './hang.ts'
 import { attacks as impersonating } from './impersonate.ts'
 import { attacks as takingByKey } from './keys.ts'
+import { attacks as chargingByMpp } from './mpp.ts'
 import { attacks as reading } from './read.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
@@ -25,6 +26,7 @@ export const ATTACKS: readonly Attack[] = [
   ...flooding,
   ...deleting,
   ...takingByKey,
+  ...chargingByMpp,
 ]
 /** An attack that takes longer was not refused, and is lost. */
 const LIMIT_MS = 90_000
