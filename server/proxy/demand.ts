@@ -78,7 +78,16 @@ function isOffer(value: unknown): value is Offer {
   const { scheme, amount, asset, network, payTo, maxTimeoutSeconds } = fieldsOf(value)
   const areTexts = [scheme, amount, asset, network, payTo].every((each) => typeof each === 'string')
   const isAddress = /^(0x[0-9a-fA-F]{40}|[1-9A-HJ-NP-Za-km-z]{32,44})$/.test(String(payTo))
-  return areTexts && isAddress && /^\d{1,15}$/.test(String(amount)) && Number.isSafeInteger(maxTimeoutSeconds)
+  const isTime = Number.isSafeInteger(maxTimeoutSeconds) && Number(maxTimeoutSeconds) > 0
+  return areTexts && isAddress && /^\d{1,15}$/.test(String(amount)) && isTime
+}
+
+/** A transaction of Solana can be sent for this long, in seconds, whatever its offer says: 150 blocks, and more. */
+const SOLANA_VALIDITY_S = 180
+
+/** How long the signature for an offer can be spent, in seconds. */
+export function validSecondsOf({ network, maxTimeoutSeconds = Number.POSITIVE_INFINITY }: Offer): number {
+  return network.startsWith('solana:') ? Math.max(maxTimeoutSeconds, SOLANA_VALIDITY_S) : maxTimeoutSeconds
 }
 
 /** The first offer of these schemes that is in USDC on a network of this money. */

@@ -10,7 +10,7 @@ import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
 import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
 import { refusalOf } from './admission.ts'
-import { type Demand, limitedText, offerFor, readDemand } from './demand.ts'
+import { type Demand, limitedText, offerFor, readDemand, validSecondsOf } from './demand.ts'
 import { type Channel, CHANNEL_SCHEME, signVoucher, turns } from './channels.ts'
 import { errorReply, formatOf, Refused } from './errors.ts'
 import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
@@ -191,7 +191,7 @@ async function termsOf(state: State, reply: Response): Promise<Terms> {
 /** Signs one payment within the caps. What is signed counts as spent from here on. */
 async function sign(state: State, terms: Terms): Promise<Sent> {
   const { offer } = terms
-  const { maxTimeoutSeconds: validSeconds = Number.POSITIVE_INFINITY } = offer
+  const validSeconds = validSecondsOf(offer)
   if ('channel' in terms) {
     const { caps, journal } = state.options
     const { perSession } = caps
@@ -388,11 +388,13 @@ const passedBack = ({ body, status, headers }: Response): Response =>
 async function pollUrlOf(reply: Response, ordered: string): Promise<string | Response> {
   const isReplayed = reply.status === 402
   if (reply.status !== 202 && !isReplayed) return reply
-  const text = (await limitedText(reply)) ?? ''
+  const text = await limitedText(reply)
+  if (text === undefined && !isReplayed)
+    throw new Refused(502, 'farebox proxy: the seller answers with a job that is too long, or comes too slowly.')
   const same = () => new Response(text, reply)
   let poll: unknown
   try {
-    const { poll_url: found, code } = fieldsOf(JSON.parse(text))
+    const { poll_url: found, code } = fieldsOf(JSON.parse(text ?? ''))
     poll = !isReplayed || code === 'PAYMENT_REPLAY' ? found : undefined
   } catch {
     poll = undefined

@@ -230,6 +230,7 @@ describe('a seller', () => {
     ['another scheme', { ...OFFER, scheme: 'permit-all' }],
     ['an allowance instead of a transfer', { ...OFFER, extra: { ...OFFER.extra, assetTransferMethod: 'permit2' } }],
     ['a signature that lives for days', { ...OFFER, maxTimeoutSeconds: 999_999 }],
+    ['a signature that has ended', { ...OFFER, maxTimeoutSeconds: -1 }],
     ['an amount that is not a number', { ...OFFER, amount: '-5' }],
     ['a number for the amount', { ...OFFER, amount: 5 }],
   ])('that asks for %s gets no payment', async (_, offer) => {
@@ -278,6 +279,41 @@ describe('a seller', () => {
     const started = await open(vendor)
     for (let i = 0; i < 6; i++) expect((await started.chat()).status).toBe(402)
     expect([vendor.payments().length, new Set(vendor.nonces()).size, spent(started)]).toEqual([6, 1, 2_000])
+  })
+
+  test('that names a short time for a transaction of Solana gets no second one while the first can be sent', async () => {
+    const solana = {
+      ...OFFER,
+      network: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1',
+      asset: '4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU',
+      payTo: 'DgCDyTe6nE1NxEZD3T73q42wKTsSR9DFVZGcotdASBqV',
+      maxTimeoutSeconds: 1,
+    }
+    let signed = 0
+    const payees = { isAllowed: async () => true }
+    const vendor = seller(() => demand([solana]))
+    const started = await open(vendor, {
+      payees,
+      signer: async () => ({ sign: async () => ({ transaction: `transaction ${++signed}` }) }),
+    })
+    for (const seconds of [0, 30, 60]) {
+      started.clock.now = NOW + seconds * 1000
+      expect((await started.chat()).status).toBe(402)
+    }
+    expect([signed, vendor.payments().length]).toEqual([1, 3])
+    started.clock.now = NOW + 300_000
+    await started.chat()
+    expect(signed).toBe(2)
+  })
+
+  test('whose answer to a payment is too long for a job is not taken for one that was delivered', async () => {
+    const vendor = honest(() => new Response('x'.repeat(300_000), { status: 202 }))
+    const started = await open(vendor)
+    for (let i = 0; i < 2; i++) {
+      const reply = await started.chat()
+      expect([reply.status, await messageOf(reply)]).toEqual([502, expect.stringContaining('too long')])
+    }
+    expect(new Set(vendor.nonces()).size).toBe(1)
   })
 
   test('that sends a job elsewhere is not followed', async () => {
