@@ -201,7 +201,7 @@ function balanceGauges(register: Registry): Balances {
   add(
     'lamports',
     'farebox_fee_payer_balance_lamports',
-    'Balance of a Solana fee payer in lamports: the last value read, minus fees spent since.',
+    'Balance of a fee payer in lamports: the last value read, minus fees spent since.',
   )
   return balances
 }

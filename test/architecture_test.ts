@@ -157,7 +157,8 @@ const STATEMENTS = [
   'adapters/providers/manifest.ts',
 ]
 /** Facts of a family of chains: data that every room may show. */
-const isFacts = (path: string): boolean => /^adapters\/chains\/(families|\w+\/(family|networks))\.ts$/.test(path)
+const isFacts = (path: string): boolean =>
+  /^adapters\/chains\/(families|networks|\w+\/(family|networks))\.ts$/.test(path)
 
 test('a payment method knows no other one, but for the shared files of chains and the facilitator client', () => {
   const chains = inRoom('adapters').filter(({ path }) => path.startsWith('adapters/chains/'))

@@ -115,9 +115,9 @@ describe('no package name that is not ours', () => {
       body: { model: 'vendor-a/one', prompt: 'a fox', messages: [{ role: 'user', content: 'a fox' }] },
     }))
     for (const command of [CHECKOUT_COMMAND, '/opt/farebox/farebox'])
-      for (const isSolana of [false, true]) {
+      for (const network of ['base', 'solana']) {
         const listed: readonly Snippet[] = orders.flatMap((order) =>
-          snippetsOf(order, { origin: 'https://ai.example.com', isSolana, command }),
+          snippetsOf(order, { origin: 'https://ai.example.com', network, command }),
         )
         for (const [, code] of listed) {
           expect(strangersIn(code)).toEqual([])

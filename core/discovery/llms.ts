@@ -2,6 +2,7 @@
  * The documents for language models: `/llms.txt`, a page that leads on, and `/llms-full.txt`, everything that a program
  * needs to buy. Both are Markdown (llmstxt.org), and both are derived from what the gateway sells.
  */
+import { familyOf } from '../ports/chain_family.ts'
 import { DESCRIPTION, type GatewayDescription } from './document_input.ts'
 import type { Endpoint } from '../endpoint/mod.ts'
 import type { Priced } from '../endpoint/gateway_info.ts'
@@ -68,8 +69,8 @@ export function llmsFullText(openapi: Fields, facts: GatewayDescription, origin:
 }
 
 /** Whether there is an offer of `exact` that a plain EIP-712 signature pays. */
-const isSignedByHand = ({ terms }: GatewayDescription): boolean =>
-  terms().some(({ scheme, network }) => scheme === 'exact' && network.startsWith('eip155:'))
+const isSignedByHand = ({ terms, offering: { families = [] } }: GatewayDescription): boolean =>
+  terms().some(({ scheme, network }) => scheme === 'exact' && familyOf(families, network)?.signsTransfers)
 
 type Operation = { readonly path: string; readonly method: string; readonly operation: Fields }
 

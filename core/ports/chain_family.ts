@@ -27,10 +27,21 @@ export type ChainFamily = {
   readonly addressPattern: string
   /** The form of an address in words, for errors: `0x and 40 hex digits`. */
   readonly addressForm: string
+  /** A network, and an address, that configuration takes, in words. */
+  readonly networkForm: string
+  readonly addressWords: string
+  /** Address of a wallet, as an operator knows it: `an EVM address`. */
+  readonly walletForm: string
   /** An address for documentation. */
   readonly sampleAddress: string
   /** The canonical spelling of an address; undefined for a text that is none. */
   addressOf(text: string): string | undefined
+  /** Its USDC is moved by a signature over typed data (EIP-3009), which anybody may send, to any address. */
+  readonly signsTransfers?: true
+  /** Clients read from a node before they pay. */
+  readonly clientsAskNode?: true
+  /** A payment that cannot be verified now is answered by 402, not 503: clients sign again (contract 1.27). */
+  readonly retriesByPaying?: true
   /** By CAIP-2 id. */
   readonly networks: Readonly<Record<string, NetworkFacts>>
 }

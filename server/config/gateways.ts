@@ -127,7 +127,7 @@ function sharedKeys(gateways: readonly GatewayConfig[]): ReadonlySet<string> {
   const found = new Set<string>()
   for (const [index, { paymentMethods }] of gateways.entries()) {
     for (const paymentMethod of paymentMethods) {
-      if (paymentMethod.kind !== 'evm' || paymentMethod.settles.by !== 'relayer') continue
+      if (paymentMethod.kind === 'batched' || paymentMethod.settles.by !== 'relayer') continue
       for (const key of paymentMethod.settles.keys) {
         const chain = JSON.stringify(paymentMethod)
         const other = users.get(`${paymentMethod.network} ${key}`)

@@ -227,6 +227,10 @@ export type WayToPay<Method extends PaymentMethod = PaymentMethod> = Method exte
     | `${Method['kind']}/${Settler<Method> & 'facilitators'}`
   : Method['kind']
 
+/** The family of the network that it is paid on directly; undefined for deposits with a service. */
+export const familyOfMethod = (method: PaymentMethod): ChainFamily | undefined =>
+  method.kind === 'batched' ? undefined : familyOf(families, method.network)
+
 /** The name of a network in replies, where it is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined => networkFacts(network)?.label
 

@@ -1,4 +1,5 @@
 /** Resolves the setting `rpc` to JSON-RPC nodes. */
+import { familyOfMethod } from './payment_methods.ts'
 import { networkOf } from '../../core/mod.ts'
 import type { GatewayConfig } from './gateways.ts'
 
@@ -21,7 +22,7 @@ export function resolveRpc(
 }
 
 /**
- * Solana clients ask the gateway itself for what they need before they pay (contract 15.13): its own node answers,
+ * Clients of Solana ask the gateway itself for what they need before they pay (contract 15.13): its own node answers,
  * unless another one is configured.
  */
 export function nodesOf(
@@ -31,7 +32,7 @@ export function nodesOf(
 ): RpcNodes {
   const own = rows.flatMap(({ paymentMethods }) =>
     paymentMethods.flatMap((paymentMethod) =>
-      paymentMethod.kind === 'solana' || (isDevnet && paymentMethod.kind === 'evm')
+      paymentMethod.kind !== 'batched' && (isDevnet || familyOfMethod(paymentMethod)?.clientsAskNode)
         ? [[networkOf(paymentMethod.network), paymentMethod.rpcUrl] as const]
         : [],
     ),

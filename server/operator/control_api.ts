@@ -1,4 +1,5 @@
 /** /operator/controls: reads and changes what the operator may change at run time. */
+import { WALLET_FORM } from '../../adapters/chains/families.ts'
 import { Value } from '@sinclair/typebox/value'
 import type { TObject } from '@sinclair/typebox'
 import { json, type Reply } from '../../core/mod.ts'
@@ -41,7 +42,7 @@ const MAX_BODY = 10_000
 const QUOTE_MS = 3_600_000
 
 export function controlApi({ controls, clock, products, gateways }: ControlApiOptions) {
-  const wallets = { allowed: 'an EVM address or a Solana key', isName: isWallet }
+  const wallets = { allowed: WALLET_FORM, isName: isWallet }
   const table: Readonly<Record<string, Control>> = {
     blocked: { schema: ListedWallet, table: 'blocked', ...wallets },
     allowed: { schema: ListedWallet, table: 'allowed', ...wallets },

@@ -1,4 +1,5 @@
 /** The OpenAPI document of the operator's API. It is not part of what buyers see. */
+import { WALLET_FORM } from '../../adapters/chains/families.ts'
 import type { TObject } from '@sinclair/typebox'
 import { Limit, ListedWallet, MaintenanceSwitch, Margin } from '../../core/payment/mod.ts'
 import { FILTERS, MAX_LIMIT } from './payments.ts'
@@ -285,7 +286,7 @@ export function operatorDocument(version: string, { hasControls = false, hasProc
         get: {
           operationId: 'readWallet',
           summary: 'Was this wallet charged?',
-          parameters: [inPath('address', 'An EVM address or a Solana key.')],
+          parameters: [inPath('address', `${WALLET_FORM.replace('a', 'A')}.`)],
           responses: {
             200: answers('What it paid, and what is open.', { $ref: '#/components/schemas/Wallet' }),
             400: WRONG,

@@ -1,5 +1,5 @@
 /** Listings of payments, one payment by any of its names, and what a wallet has paid. */
-import { families } from '../../adapters/chains/families.ts'
+import { families, WALLET_FORM } from '../../adapters/chains/families.ts'
 import { addressIn, type LedgerCursor, type LedgerEntry, type LedgerReads } from '../../core/ports/mod.ts'
 import { print, usdc } from '../../core/x402/mod.ts'
 import { iso, type Payment, type PaymentRow, paymentOf, rowOf, type Status, STATUSES, statusOf } from './payment.ts'
@@ -47,7 +47,7 @@ export function readFilter(fields: Readonly<Record<string, string | undefined>>,
   const { payer, model, endpoint, gateway, status, limit, next, format } = fields
   const [since, until] = [time('since', 0), time('until', now + 1)]
   if (fields.since !== undefined && since >= until) wrong('since', 'it must be before until')
-  if (payer !== undefined && !isWallet(payer)) wrong('payer', 'write an EVM address or a Solana key')
+  if (payer !== undefined && !isWallet(payer)) wrong('payer', `write ${WALLET_FORM}`)
   if (status !== undefined && !isStatus(status)) wrong('status', `write one of ${STATUSES.join(', ')}`)
   const wanted = limit === undefined ? USUAL_LIMIT : Number(limit)
   if (!Number.isInteger(wanted) || wanted < 1 || wanted > MAX_LIMIT)
@@ -188,14 +188,14 @@ function walletAnswer({ wallet, calls, spent, lastAt, waiting, inDoubt }: Totals
   return [charged, ...open].filter(Boolean).join(' ')
 }
 
-/** The wallet in the spelling of the ledger, such as with the checksum of EVM addresses; others unchanged. */
-export const walletOf = (address: string): string => addressIn(families, evmCase(address)) ?? address
+/** The wallet in the spelling of the ledger, such as with its checksum; others unchanged. */
+export const walletOf = (address: string): string => addressIn(families, lowerPrefix(address)) ?? address
 
 /** Whether a name is a wallet of any family of chains. */
-export const isWallet = (name: string): boolean => addressIn(families, evmCase(name)) !== undefined
+export const isWallet = (name: string): boolean => addressIn(families, lowerPrefix(name)) !== undefined
 
 /** Some tools write addresses in capitals, prefix included. */
-const evmCase = (text: string): string => text.replace(/^0X/, '0x')
+const lowerPrefix = (text: string): string => text.replace(/^0X/, '0x')
 
 // ── CSV ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,8 +3,7 @@ import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 import { decodeObject } from '../../core/x402/mod.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
-import { EVM_NETWORKS } from '../../adapters/chains/evm/networks.ts'
-import { SOLANA_NETWORKS } from '../../adapters/chains/solana/networks.ts'
+import { NETWORKS } from '../../adapters/chains/networks.ts'
 
 export type Demand = {
   /** As the seller sent them: `offerFor` checks the one that it returns. */
@@ -16,8 +15,6 @@ export type Demand = {
 /** The longest body of a 402 that is read, in bytes, and the longest time that it may take. */
 const MAX_BODY = 256 * 1024
 export const BODY_MS = 10_000
-
-const NETWORKS = { ...EVM_NETWORKS, ...SOLANA_NETWORKS }
 
 /** Networks on which this money is paid, with their USDC. */
 export const networksOf = (money: Money) =>

@@ -1,4 +1,5 @@
 /** Opens the gateways of a process, each with its own chain and all with the same storage and vendors. */
+import { familyOfMethod } from '../config/payment_methods.ts'
 import { randomBytes } from '../../adapters/local.ts'
 import { offerSigner } from '../../adapters/offer_signer.ts'
 import type { OpenedStorage } from '../../adapters/storage/manifest.ts'
@@ -200,8 +201,9 @@ function gatewaySettings(
     networks: row.paymentMethods.flatMap((paymentMethod) =>
       paymentMethod.kind === 'batched' ? paymentMethod.networks : [paymentMethod.network],
     ),
-    // Contract 1.27: the Solana gateway reports in its 402 that the payment could not be verified.
-    unverifiable: row.paymentMethods.some(({ kind }) => kind === 'solana') ? (402 as const) : (503 as const),
+    unverifiable: row.paymentMethods.some((method) => familyOfMethod(method)?.retriesByPaying)
+      ? (402 as const)
+      : (503 as const),
     workerId,
     maxBody: config.max_body_bytes,
     maxUpload: config.max_upload_bytes,

@@ -12,7 +12,7 @@ import {
 import type { Clock, Log, Vendors } from '../../core/mod.ts'
 import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
-import { isPlayMoney } from '../config/payment_methods.ts'
+import { familyOfMethod, isPlayMoney } from '../config/payment_methods.ts'
 import type { RpcNodes } from '../config/rpc.ts'
 import {
   candidatesFor,
@@ -142,7 +142,7 @@ export function affordable(
 ): Vendors {
   const { voice, phone, bridge, ...rest } = vendors
   const isMoney = isDevnet || !paymentMethods.some(isPlayMoney)
-  const transfers = paymentMethods.some(({ kind }) => kind === 'evm')
+  const transfers = paymentMethods.some((method) => familyOfMethod(method)?.signsTransfers)
   return {
     ...rest,
     ...(isMoney && voice && { voice }),
@@ -161,7 +161,9 @@ export function tellWhyNoDeposits(
 ): void {
   if (!bridge) return
   const paidOn = gateways.flatMap(({ paymentMethods }) =>
-    paymentMethods.flatMap((method) => (method.kind === 'evm' ? [method.network] : [])),
+    paymentMethods.flatMap((method) =>
+      method.kind !== 'batched' && familyOfMethod(method)?.signsTransfers ? [method.network] : [],
+    ),
   )
   if (paidOn.some((network) => bridge.networks.includes(network))) return
   log.warn('off: Polymarket funding, because its bridge accepts no deposits on the networks of the gateways', {

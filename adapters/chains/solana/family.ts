@@ -13,7 +13,12 @@ export const solanaFamily: ChainFamily = {
   networkPattern: `solana:${BASE58}{32}`,
   addressPattern: ADDRESS,
   addressForm: 'a base58 wallet address',
+  networkForm: 'solana:<genesis hash>',
+  addressWords: '32 to 44 base58 characters on Solana',
+  walletForm: 'a Solana key',
   sampleAddress: '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU',
   addressOf: (text) => (isAddress.test(text) ? text : undefined),
+  clientsAskNode: true,
+  retriesByPaying: true,
   networks: SOLANA_NETWORKS,
 }

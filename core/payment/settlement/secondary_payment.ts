@@ -16,7 +16,8 @@ import type { Timeouts } from '../timeouts.ts'
 import { type Offers, balanceKeyOf } from '../offers.ts'
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
-import type { Authorization, Call, NewWalletLimit, Ports, RecordStorage, Verdict } from '../../ports/mod.ts'
+import { familyOf } from '../../ports/chain_family.ts'
+import type { Authorization, Call, Chain, NewWalletLimit, Ports, RecordStorage, Verdict } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'
 import { anyCallUrl, cannotVerify } from '../../endpoint/replies.ts'
 import { newId } from '../../lib/ids.ts'
@@ -58,7 +59,7 @@ export async function paySecondary(context: SecondaryContext, call: Call, to: Re
   const { payment, amount, maxTimeoutSeconds, payTo } = to
   const offers = offering
     .at({ amount, maxTimeoutSeconds })
-    .flatMap((offer) => (isPlain(offer) ? [{ ...offer, payTo }] : []))
+    .flatMap((offer) => (isPlain(offer, ports.chain) ? [{ ...offer, payTo }] : []))
   if (offers.length === 0)
     throw new ApiError('NOT_CONFIGURED', {
       message: 'This gateway takes no plain transfers on an EVM chain. Nothing was charged.',
@@ -201,8 +202,10 @@ async function take(context: SecondaryContext, call: Call, known: Call): Promise
  * A plain transfer of the asset itself. A deposit that another contract manages (a batching service names it in
  * `verifyingContract`) would not arrive as money with a recipient who does not use that service.
  */
-const isPlain = ({ scheme, network, asset, extra }: Offer): boolean =>
-  scheme === 'exact' && network.startsWith('eip155:') && (extra?.verifyingContract ?? asset) === asset
+const isPlain = ({ scheme, network, asset, extra }: Offer, { families }: Pick<Chain, 'families'>): boolean =>
+  scheme === 'exact' &&
+  familyOf(families, network)?.signsTransfers === true &&
+  (extra?.verifyingContract ?? asset) === asset
 
 async function parentOf(storage: Pick<RecordStorage, 'getRecord'>, known: Call, now: number): Promise<string> {
   const taken = await TAKEN.get(storage, known.id, now)

@@ -39,9 +39,8 @@ const token = paid({
   example: { address: '0x209693Bc6afc0C5328bA36FaF03C514EF312287C', network: 'base', asset: 'USDC' },
   errors: ['NOT_ALLOWED', 'TOO_MANY_REQUESTS', 'UPSTREAM_FAILED'],
   price: () => ({ amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }),
-  isAvailable: (_input, { vendors, networks = [] }) =>
-    vendors.onramp !== undefined &&
-    (networks.length === 0 || networks.some((network) => network.startsWith('eip155:'))),
+  isAvailable: (_input, { vendors, families = [] }) =>
+    vendors.onramp !== undefined && (families.length === 0 || families.some(({ signsTransfers }) => signsTransfers)),
 
   async run(order) {
     const { address, network = 'base', asset = 'USDC' } = order.input as Static<typeof input>

@@ -1,7 +1,7 @@
 /** Describes the allowed values of a setting, from its schema. */
 import type { TSchema } from '@sinclair/typebox'
 import { STORAGE_URL_PATTERN, STORAGE_URLS } from '../../../adapters/storage/manifests.ts'
-import { ADDRESS_PATTERN, EVM_NETWORK_PATTERN, NETWORK_PATTERN } from '../../../adapters/chains/families.ts'
+import { PATTERN_WORDS } from '../../../adapters/chains/families.ts'
 
 const MODEL = 'a model id of at most 100 letters, digits and . _ / : -'
 
@@ -22,10 +22,8 @@ const PATTERNS: Readonly<Record<string, string>> = {
   '^[0-9]{1,6}(\\.[0-9]{1,9})?$': 'an amount in US dollars as text, such as "0.02"',
   '^[0-9]{1,6}(\\.[0-9]{1,6})?$': 'an amount in USDC as text, such as "0.05"',
   '^[0-9]{1,30}$': 'a whole number as text',
-  [ADDRESS_PATTERN]: 'an address: 0x and 40 hex digits, or 32 to 44 base58 characters on Solana',
+  ...PATTERN_WORDS,
   '^0x[0-9a-fA-F]{40}$': 'an address: 0x and 40 hex digits',
-  [EVM_NETWORK_PATTERN]: 'an EVM network such as eip155:8453',
-  [NETWORK_PATTERN]: 'a network in CAIP-2: eip155:<chain id>, such as eip155:8453 for Base, or solana:<genesis hash>',
   '^[a-z0-9-]{1,40}$': 'at most 40 lower-case letters, digits and dashes',
   '^[a-z0-9-]{1,41}$': 'at most 41 lower-case letters, digits and dashes',
   '^[a-z0-9-]{2,40}$': '2 to 40 lower-case letters, digits and dashes',

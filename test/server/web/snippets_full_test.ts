@@ -30,10 +30,9 @@ function snippet(id: string, category: string, { name, chain }: { name: string; 
     billing_mode: 'paid',
     pricing: {},
   } satisfies Model
-  const isSolana = chain.name === 'solana'
   const all: readonly Snippet[] = snippetsOf(exampleOf(model), {
     origin: chain.base_url,
-    isSolana,
+    network: chain.name,
     command: CHECKOUT_COMMAND,
   })
   return all.find(([title]) => title === name)?.[1] ?? ''
@@ -80,7 +79,7 @@ describe('the code on the pages', () => {
       { path: '/api/v1/chat/completions', body },
       {
         origin: chain.base_url,
-        isSolana: false,
+        network: 'base',
         command: CHECKOUT_COMMAND,
       },
     )

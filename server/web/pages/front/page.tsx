@@ -120,7 +120,7 @@ type Buying = {
 }
 
 function Buy({ models, model, network, onChoose }: Buying) {
-  const at = { origin: location.origin, isSolana: network.startsWith('solana'), command: buyerCommand() }
+  const at = { origin: location.origin, network, command: buyerCommand() }
   return (
     <section aria-labelledby="buy">
       <h2 id="buy">Buy from code</h2>

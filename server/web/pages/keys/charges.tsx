@@ -1,10 +1,8 @@
 import { useState } from 'preact/hooks'
 import { useWallets } from '../wallets/use_wallets.tsx'
-import type { Wallet } from '../wallets/wallet.ts'
+import { opensKeys, type Wallet } from '../wallets/wallet.ts'
 import { readCalls, sumsBy, type WalletCall } from '../wallet/history.ts'
 import { Sums } from '../wallet/sums.tsx'
-
-const isEvm = ({ family }: Wallet): boolean => family === 'evm'
 
 type Props = {
   readonly network: string
@@ -15,7 +13,7 @@ type Props = {
 /** Payments of a wallet by day and by model, which the gateway lists for a sign-in. */
 export function Charges({ network, isBusy, onRun }: Props) {
   const [calls, setCalls] = useState<readonly WalletCall[]>()
-  const wallets = useWallets([network], isEvm)
+  const wallets = useWallets([network], opensKeys)
   const read = (wallet: Wallet) =>
     onRun('Waiting for the signature', async () => {
       const { data } = await readCalls({ wallet, address: await wallet.connect() })

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { useWallets } from '../wallets/use_wallets.tsx'
-import type { Wallet } from '../wallets/wallet.ts'
+import { opensKeys, type Wallet } from '../wallets/wallet.ts'
 import { closeByWallet, type Refund } from './requests.ts'
 import { type Terms, timeText } from './terms.ts'
 
@@ -54,8 +54,6 @@ export function UseKey({ isBusy, onOpen }: { isBusy: boolean; onOpen: (pasted: s
   )
 }
 
-const isEvm = ({ family }: Wallet): boolean => family === 'evm'
-
 type Lost = {
   readonly terms: Terms
   readonly isBusy: boolean
@@ -66,7 +64,7 @@ type Lost = {
 /** The wallet that deposited ends a key that is lost or leaked. */
 export function LostKey({ terms, isBusy, onRun, onRefunded }: Lost) {
   const [address, setAddress] = useState('')
-  const wallets = useWallets([terms.offer.network], isEvm)
+  const wallets = useWallets([terms.offer.network], opensKeys)
   const close = (wallet: Wallet) =>
     onRun('Waiting for the signature', async () => {
       if (!/^0x[0-9a-fA-F]{40}$/.test(address.trim()))

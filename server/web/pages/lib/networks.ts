@@ -1,7 +1,4 @@
-import { EVM_NETWORKS } from '../../../../adapters/chains/evm/networks.ts'
-import { SOLANA_NETWORKS } from '../../../../adapters/chains/solana/networks.ts'
-
-const NETWORKS = { ...EVM_NETWORKS, ...SOLANA_NETWORKS }
+import { NETWORKS } from '../../../../adapters/chains/networks.ts'
 
 /** A network as people know it, by its label (in the price list) or its CAIP-2 id (in offers); else unchanged. */
 export function networkName(network: string): string {

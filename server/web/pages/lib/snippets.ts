@@ -64,8 +64,9 @@ const collect = (origin: string) => `while (reply.status === 202) {
 /** The snippets for a request. Those of the SDKs come only with a chat, which is what they speak. */
 export function snippetsOf(
   { method = 'POST', path, body: ordered = {} }: Example,
-  { origin, isSolana, command }: { readonly origin: string; readonly isSolana: boolean; readonly command: string },
+  { origin, network, command }: { readonly origin: string; readonly network: string; readonly command: string },
 ): readonly Snippet[] {
+  const isSolana = network.startsWith('solana')
   const packages = isSolana ? '@solana/kit @x402/fetch @x402/svm' : '@x402/evm @x402/fetch viem'
   const installed = (sdk: string, imported: string) => `// npm install ${sdk} ${packages}\n${imported}`
   const paying = isSolana ? payingSolanaFetch(origin) : payingFetch

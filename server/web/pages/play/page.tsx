@@ -127,7 +127,7 @@ function Playground() {
           <CodeTabs
             tabs={snippetsOf(order, {
               origin: location.origin,
-              isSolana: shop.prices.network.startsWith('solana'),
+              network: shop.prices.network,
               command: buyerCommand(),
             })}
             label="Language"

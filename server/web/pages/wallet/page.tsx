@@ -5,7 +5,7 @@ import { Layout } from '../lib/layout.tsx'
 import { devnet } from '../wallets/devnet.ts'
 import { networksOf, type SignedIn } from '../wallets/sign_in.ts'
 import { useWallets } from '../wallets/use_wallets.tsx'
-import type { Wallet } from '../wallets/wallet.ts'
+import { isOn, type Wallet } from '../wallets/wallet.ts'
 import { CALLS, readCalls, type WalletCall } from './history.ts'
 import { History } from './history_view.tsx'
 
@@ -18,8 +18,7 @@ function WalletPage() {
   const [step, setStep] = useState('')
   const [problem, setProblem] = useState<string>()
   const isUsable = useCallback(
-    ({ family }: Wallet) =>
-      (networks ?? []).some((network) => network.startsWith(family === 'evm' ? 'eip155' : 'solana')),
+    ({ family }: Wallet) => (networks ?? []).some((network) => isOn(family, network)),
     [networks],
   )
   const wallets = useWallets(networks ?? [], isUsable)

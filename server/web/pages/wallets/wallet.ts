@@ -23,11 +23,18 @@ export class NotSigned extends Error {}
 
 const FAMILIES = { eip155: 'evm', solana: 'solana' } as const
 
+/** Whether a wallet of this family has accounts on the network. */
+export const isOn = (family: Wallet['family'], network: string): boolean =>
+  FAMILIES[network.split(':', 1)[0] as keyof typeof FAMILIES] === family
+
+/** Whether a wallet can open an API key: it signs the deposit as typed data. */
+export const opensKeys = ({ family }: Wallet): boolean => family === 'evm'
+
 /** Whether any wallet could sign the offer as this page writes payments. */
 export const isSignable = (offer: Offer): boolean => canSign('evm', offer) || canSign('solana', offer)
 
 /** Whether a wallet of this family can sign the offer as this page writes payments. */
 export function canSign(family: Wallet['family'], { scheme, network, extra }: Offer): boolean {
   const isBatched = extra?.verifyingContract !== undefined
-  return scheme === 'exact' && FAMILIES[network.split(':', 1)[0] as keyof typeof FAMILIES] === family && !isBatched
+  return scheme === 'exact' && isOn(family, network) && !isBatched
 }
