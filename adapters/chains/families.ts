@@ -1,5 +1,5 @@
 /** Every family of networks that Farebox can be paid on. A new one is a folder, and a name here. */
-import type { ChainFamily, NetworkFacts } from '../../core/ports/mod.ts'
+import { type ChainFamily, familyOf, type NetworkFacts } from '../../core/ports/mod.ts'
 import { evmFamily } from './evm/family.ts'
 import { NETWORKS } from './networks.ts'
 import { solanaFamily } from './solana/family.ts'
@@ -7,6 +7,9 @@ import { solanaFamily } from './solana/family.ts'
 export { evmFamily, solanaFamily }
 
 export const families: readonly ChainFamily[] = [evmFamily, solanaFamily]
+
+/** How long a signed payment can be sent at least, in seconds, whatever its offer says. */
+export const leastValidityOf = (network: string): number => familyOf(families, network)?.leastValiditySeconds ?? 0
 
 /** Facts of a network, by its CAIP-2 id. */
 export const networkFacts = (network: string | undefined): NetworkFacts | undefined =>

@@ -42,6 +42,8 @@ export type ChainFamily = {
   readonly clientsAskNode?: true
   /** A payment that cannot be verified now is answered by 402, not 503: clients sign again (contract 1.27). */
   readonly retriesByPaying?: true
+  /** A signed payment can be sent at least for this long, whatever its offer says. */
+  readonly leastValiditySeconds?: number
   /** By CAIP-2 id. */
   readonly networks: Readonly<Record<string, NetworkFacts>>
 }

@@ -3,6 +3,7 @@ import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 import { decodeObject } from '../../core/x402/mod.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
 import type { Money } from '../buyer/wallet_file.ts'
+import { leastValidityOf } from '../../adapters/chains/families.ts'
 import { NETWORKS } from '../../adapters/chains/networks.ts'
 
 export type Demand = {
@@ -79,12 +80,9 @@ function isOffer(value: unknown): value is Offer {
   return areTexts && isAddress && /^\d{1,15}$/.test(String(amount)) && isTime
 }
 
-/** A transaction of Solana can be sent for this long, in seconds, whatever its offer says: 150 blocks, and more. */
-const SOLANA_VALIDITY_S = 180
-
 /** How long the signature for an offer can be spent, in seconds. */
 export function validSecondsOf({ network, maxTimeoutSeconds = Number.POSITIVE_INFINITY }: Offer): number {
-  return network.startsWith('solana:') ? Math.max(maxTimeoutSeconds, SOLANA_VALIDITY_S) : maxTimeoutSeconds
+  return Math.max(maxTimeoutSeconds, leastValidityOf(network))
 }
 
 /** The first offer of these schemes that is in USDC on a network of this money. */

@@ -19,6 +19,8 @@ export const solanaFamily: ChainFamily = {
   sampleAddress: '7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU',
   addressOf: (text) => (isAddress.test(text) ? text : undefined),
   clientsAskNode: true,
+  // A transaction can be sent for 150 blocks after its blockhash, and more.
+  leastValiditySeconds: 180,
   retriesByPaying: true,
   networks: SOLANA_NETWORKS,
 }
