@@ -18,12 +18,14 @@ export class DatabaseError extends Error {
 /** Errors that an operator can fix, by SQLSTATE. */
 const WORDS: Readonly<Record<string, string>> = {
   '25006': 'the database is read-only',
+  '26000': 'a pooler has lost a statement: add pooler=transaction to the URL of the database',
   '28000': 'the database does not let this user in',
   '28P01': 'the database does not accept the password',
   '3D000': 'the server has no database of that name',
   '3F000': 'the database has no schema of that name',
   '42501': 'the database denies this user a permission',
   '42P01': 'the database lacks a table',
+  '42P05': 'a pooler has mixed up statements: add pooler=transaction to the URL of the database',
   '53100': 'the disk of the database is full',
   '53300': 'the database has no connection left',
   '55P03': 'the database waited too long for a lock',

@@ -1,14 +1,16 @@
 /**
- * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--url URL]`. Statements, commits, WAL, CPU of
- * the database and of this process, and the share of updates that touch no index, for a chat paid by `exact` and one
- * paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts. The server is one of our own
- * that flushes to disk, unless `--url` names one, which then needs the extension pg_stat_statements.
+ * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--url URL]`.
+ * Statements, commits, WAL, CPU of the database and of this process, and the share of updates that touch no index, for
+ * a chat paid by `exact` and one paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts.
+ * The server is one of our own that flushes to disk, behind PgBouncer with `--pooled`, unless `--url` names one, which
+ * then needs the extension pg_stat_statements.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { Client } from 'pg'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { warmTokenizer } from '../../adapters/token_counter.ts'
+import { PGBOUNCER, pooler } from '../adapters/storage/postgres/pgbouncer.ts'
 import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { prepared, round, started, vouchers } from './in_process.ts'
 import { fixed, table } from './print.ts'
@@ -60,13 +62,18 @@ function cpuOf(pid: number | undefined): number {
   return ticks * TICK_MS
 }
 
-export async function postgres(calls: number, { url: given, isLong = false }: { url?: string; isLong?: boolean } = {}) {
+type Options = { readonly url?: string; readonly isLong?: boolean; readonly isPooled?: boolean }
+
+export async function postgres(calls: number, { url: given, isLong = false, isPooled = false }: Options = {}) {
   const server = given === undefined ? await postgresServer(SETTINGS) : undefined
+  const bouncer =
+    isPooled && server && PGBOUNCER ? await pooler(PGBOUNCER, { base: server.base, sessions: 10 }) : undefined
   const rows: string[][] = []
   await warmTokenizer()
   for (const kind of ['exact', 'voucher'] as const) {
-    const url = given ?? (await server?.fresh()) ?? ''
-    const storage = postgresStorage(url)
+    const through = await bouncer?.fresh()
+    const url = given ?? through?.direct ?? (await server?.fresh()) ?? ''
+    const storage = postgresStorage(through ? `${through.pooled}?pooler=transaction` : url)
     await storage.ready()
     const client = new Client({ connectionString: url })
     await client.connect()
@@ -118,8 +125,10 @@ export async function postgres(calls: number, { url: given, isLong = false }: { 
     await client.end()
     await storage.close()
   }
+  await bouncer?.stop()
   await server?.stop()
-  console.log(`\na paid chat on Postgres, ${calls} of each, 32 in flight, in process`)
+  const behind = bouncer ? `, behind ${bouncer.version}` : ''
+  console.log(`\na paid chat on Postgres${behind}, ${calls} of each, 32 in flight, in process`)
   table(
     [
       '',
@@ -139,10 +148,10 @@ export async function postgres(calls: number, { url: given, isLong = false }: { 
 
 if (import.meta.main) {
   const { values, positionals } = parseArgs({
-    options: { url: { type: 'string' }, statements: { type: 'boolean' } },
+    options: { url: { type: 'string' }, statements: { type: 'boolean' }, pooled: { type: 'boolean' } },
     allowPositionals: true,
   })
-  const { url, statements: isLong = false } = values
-  await postgres(Number(positionals[0] ?? 2_000), { ...(url !== undefined && { url }), isLong })
+  const { url, statements: isLong = false, pooled: isPooled = false } = values
+  await postgres(Number(positionals[0] ?? 2_000), { ...(url !== undefined && { url }), isLong, isPooled })
   process.exit(0)
 }

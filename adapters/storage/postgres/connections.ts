@@ -1,5 +1,7 @@
 import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
+import type { DatabaseUrl } from './database_url.ts'
+import { ENGINE, refuseUntested } from './engine.ts'
 import { migrate, migrations, readingProblem } from './migrations.ts'
 import type { Migration } from '../migration.ts'
 import { tables } from '../sql/schema.ts'
@@ -49,14 +51,16 @@ const FIRST_CHECK = 250
  * Connections to one Postgres, migrated before first use. What surely wrote nothing (no connection, one lost before
  * COMMIT was sent, a transaction that the server rolled back) is retried. Everything else rejects with a DatabaseError.
  */
-export function connections(url: string, limits: Limits) {
+export function connections({ url, isPooled, allowsUntested }: DatabaseUrl, limits: Limits) {
   const { waitMs = 1_500, timeoutMs = TIMEOUT_MS, schema = migrations } = limits
   const inTurn = turns(3 * timeoutMs)
   const state: Connected = {
-    pool: poolOf(url, limits),
+    pool: poolOf(url, limits, isPooled),
     schema,
     running: new Set(),
-    isPooled: false,
+    isPooled,
+    allowsUntested,
+    begin: `BEGIN ISOLATION LEVEL READ COMMITTED${isPooled ? `; ${settings(timeoutMs, true)}` : ''}`,
     writes: 0,
     nextCheck: FIRST_CHECK,
     isClosed: false,
@@ -97,6 +101,8 @@ type Connected = {
   readonly running: Set<Promise<void>>
   /** A pooler gives each transaction any session. */
   readonly isPooled: boolean
+  readonly allowsUntested: boolean
+  readonly begin: string
   writes: number
   nextCheck: number
   migrated?: Promise<void> | undefined
@@ -105,7 +111,7 @@ type Connected = {
   refusal?: string
 }
 
-function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: Limits): Pool {
+function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: Limits, isPooled: boolean): Pool {
   const pool = new Pool({
     connectionString: url,
     max,
@@ -115,7 +121,9 @@ function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: 
     connectionTimeoutMillis: timeoutMs,
     // The last resort against a server that no longer answers.
     query_timeout: 2 * timeoutMs,
-    onConnect: async (client) => void (await client.query(sessionSettings(timeoutMs))),
+    ...(!isPooled && {
+      onConnect: async (client) => void (await client.query(settings(timeoutMs, false))),
+    }),
   })
   // Without these an idle connection that breaks would end the process. One in use fails its statements as well.
   pool.on('error', () => {})
@@ -125,11 +133,19 @@ function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: 
 
 function ready(state: Connected): Promise<void> {
   if (state.refusal !== undefined) return Promise.reject(new DatabaseError('failed', '', state.refusal))
-  state.migrated ??= use(state, (client) => migrate(client, state.schema)).catch((error: unknown) => {
+  state.migrated ??= use(state, (client) => prepared(state, client)).catch((error: unknown) => {
     state.migrated = undefined
     throw error
   })
   return state.migrated
+}
+
+async function prepared({ schema, isPooled, allowsUntested }: Connected, client: PoolClient): Promise<void> {
+  if (!allowsUntested) {
+    const { rows } = await client.query<{ version: string; is_citus: boolean }>(ENGINE).catch(fail)
+    for (const { version, is_citus: isCitus } of rows) refuseUntested(version, isCitus)
+  }
+  await migrate(client, schema, { isPooled })
 }
 
 async function connect(pool: Pool): Promise<PoolClient> {
@@ -210,29 +226,28 @@ function tracked<Answer>({ isClosed, running }: Connected, work: () => Promise<A
 }
 
 /**
- * Settings of a session, sent as statements because poolers reject startup parameters. A suspended process must not
- * keep its locks for ever. Every statement has an index, and a plan made while the tables were empty must not outlive
- * that; none is worth compiling.
+ * Settings of a session or, behind a pooler, of a transaction: sent as a statement because poolers reject startup
+ * parameters. A suspended process must not keep its locks for ever. Every statement has an index, and a plan made while
+ * the tables were empty must not outlive that; none is worth compiling.
  */
-function sessionSettings(timeoutMs: number): string {
-  const settings = {
+function settings(timeoutMs: number, isLocal: boolean): string {
+  const values = {
     statement_timeout: timeoutMs,
     idle_in_transaction_session_timeout: timeoutMs,
     enable_seqscan: 'off',
     jit: 'off',
   }
-  return Object.entries(settings)
-    .map(([name, value]) => `SET ${name} = ${value}`)
-    .join(';')
+  const set = Object.entries(values).map(([name, value]) => `set_config('${name}', '${value}', ${isLocal})`)
+  return `SELECT ${set.join(', ')}`
 }
 
-function sessionOf(client: PoolClient, { schema, isPooled }: Connected): Session {
+function sessionOf(client: PoolClient, { schema, isPooled, begin }: Connected): Session {
   const query = (name: string, text: string, values: readonly unknown[]) =>
     // A pooler may send the next statement to another session, which does not know its name.
     client.query<unknown[]>({ ...(!isPooled && { name }), text, values: [...values], rowMode: 'array' })
   return {
     known: schema.length,
-    begin: 'BEGIN ISOLATION LEVEL READ COMMITTED',
+    begin,
     ask: ({ name, text, encode, decode }, values) =>
       handled(query(name, text, encode(values)).then(({ rows }) => rows.map(decode), fail)),
     send: ({ name, text, values }) => handled(query(name, text, values).then(({ rows }) => rows, fail)),

@@ -1,6 +1,6 @@
 import type { ClientBase } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
-import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf } from '../migration.ts'
+import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import { baseline } from './baseline.ts'
 
 /** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
@@ -68,33 +68,36 @@ const TABLE =
 /** Sends one statement of a migration. Rejects with a DatabaseError. */
 type Ask = (text: string, values?: unknown[]) => Promise<Record<string, unknown>[]>
 
+/** `isPooled`: each transaction may have another session, so that nothing outlives one. */
+type Through = { readonly isPooled?: boolean }
+
 /**
  * Applies the steps of `wanted` that the database lacks, one transaction per step, while others use the database. Of
  * replicas that start together, one applies the steps and the others wait. Throws, and changes nothing, when the
  * database has taken steps that this binary neither knows nor suits.
  */
-export async function migrate(client: ClientBase, wanted: readonly Migration[] = migrations): Promise<void> {
+export async function migrate(
+  client: ClientBase,
+  wanted: readonly Migration[] = migrations,
+  through: Through = {},
+): Promise<void> {
   const ask: Ask = async (text, values = []) => {
     const query = { text, values, query_timeout: MAX_MS }
     const { rows } = await client.query<Record<string, unknown>>(query).catch(fail)
     return rows
   }
-  if (await isDone(ask, wanted)) return
-  const [usual] = await ask("SELECT current_setting('statement_timeout') AS ms")
-  await ask(`SET statement_timeout = ${MAX_MS}`)
-  try {
-    // Held by the session and asked for without waiting: an index that is built while others write waits for every
-    // older snapshot, and a replica that waited for a lock would have one.
-    while (!(await ask(`SELECT pg_try_advisory_lock(${LOCK}) AS mine`))[0]?.mine) await pause()
-    try {
-      while (!(await isDone(ask, wanted))) await next(ask, wanted)
-    } finally {
-      await ask(`SELECT pg_advisory_unlock(${LOCK})`)
-    }
-  } finally {
-    await ask("SELECT set_config('statement_timeout', $1, false)", [usual?.ms])
+  while (!(await isDone(ask, wanted))) {
+    const { steps, isEarlier } = await readSteps(ask)
+    const step = isEarlier ? undefined : wanted[steps.length]
+    if (step?.index === undefined) await untilUnlocked(() => next(ask, wanted))
+    else if (through.isPooled) throw new DatabaseError('failed', '', needsSession(step.name))
+    else await nextIndex(ask, wanted)
   }
 }
+
+const needsSession = (name: string) =>
+  `The migration "${name}" builds an index, which a pooler in transaction mode does not allow: start this version once ` +
+  'with the URL of the database itself, without pooler=transaction.'
 
 /** Whether a database that this binary can use has every step that it wants. */
 async function isDone(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
@@ -119,39 +122,61 @@ async function readSteps(ask: Ask): Promise<ReturnType<typeof countedSteps>> {
   return countedSteps(DATABASE, taken, EARLIER)
 }
 
-/** Takes one step; the lock is held. */
+/** Takes one step, if it is not an index and no other replica is migrating. */
 async function next(ask: Ask, wanted: readonly Migration[]): Promise<void> {
+  await ask(`BEGIN; SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${MAX_MS}`)
+  try {
+    // Without waiting: an index that is built while others write waits for every older snapshot, and a replica that
+    // waited for a lock would have one.
+    const [lock] = await ask(`SELECT pg_try_advisory_xact_lock(${LOCK}) AS mine`)
+    const isTaken = lock?.mine === true && (await take(ask, wanted))
+    await ask(isTaken ? 'COMMIT' : 'ROLLBACK')
+    if (!lock?.mine) await pause()
+  } catch (error) {
+    await ask('ROLLBACK').catch(() => undefined)
+    throw error
+  }
+}
+
+/** In a transaction that has the lock. False, and nothing is changed, where the next step is none of these. */
+async function take(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
   const { steps: taken, isEarlier } = await readSteps(ask)
   if (isEarlier) {
-    await ask(`BEGIN; DELETE FROM migrations; INSERT INTO migrations (step, name) VALUES (1, '${BASELINE}'); COMMIT`)
-    return
+    await ask(`DELETE FROM migrations; INSERT INTO migrations (step, name) VALUES (1, '${BASELINE}')`)
+    return true
   }
   const step = wanted[taken.length]
-  if (!step) return
-  const record = () =>
-    ask('INSERT INTO migrations (step, name, min_reader) VALUES ($1, $2, $3)', [
-      taken.length + 1,
-      step.name,
-      minReaderOf(step, taken),
-    ])
-  if (step.index !== undefined) {
-    await buildIndex(ask, step.index, step.sql)
-    await record()
-    return
-  }
-  await untilUnlocked(async () => {
-    await ask(`BEGIN; SET LOCAL lock_timeout = ${LOCK_MS}`)
+  if (!step || step.index !== undefined) return false
+  const [table] = await ask("SELECT to_regclass('migrations') AS at")
+  if (!table?.at) await ask(TABLE)
+  await ask(step.sql)
+  await record(ask, step, taken)
+  return true
+}
+
+async function record(ask: Ask, step: Migration, taken: readonly TakenStep[]): Promise<void> {
+  const values = [taken.length + 1, step.name, minReaderOf(step, taken)]
+  await ask('INSERT INTO migrations (step, name, min_reader) VALUES ($1, $2, $3)', values)
+}
+
+/** Takes one step that builds an index, which no transaction may do: the session holds the lock. */
+async function nextIndex(ask: Ask, wanted: readonly Migration[]): Promise<void> {
+  const [usual] = await ask("SELECT current_setting('statement_timeout') AS ms")
+  await ask(`SET statement_timeout = ${MAX_MS}`)
+  try {
+    while (!(await ask(`SELECT pg_try_advisory_lock(${LOCK}) AS mine`))[0]?.mine) await pause()
     try {
-      const [table] = await ask("SELECT to_regclass('migrations') AS at")
-      if (!table?.at) await ask(TABLE)
-      await ask(step.sql)
-      await record()
-      await ask('COMMIT')
-    } catch (error) {
-      await ask('ROLLBACK').catch(() => undefined)
-      throw error
+      const { steps: taken } = await readSteps(ask)
+      const step = wanted[taken.length]
+      if (step?.index === undefined) return
+      await buildIndex(ask, step.index, step.sql)
+      await record(ask, step, taken)
+    } finally {
+      await ask(`SELECT pg_advisory_unlock(${LOCK})`)
     }
-  })
+  } finally {
+    await ask("SELECT set_config('statement_timeout', $1, false)", [usual?.ms])
+  }
 }
 
 /** Builds an index while others write. One that an interrupted attempt has left is not valid, and is dropped. */

@@ -4,6 +4,7 @@ import type { Query } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { postgresDialect } from './dialect.ts'
 import { connections, type Limits } from './connections.ts'
+import { databaseUrl } from './database_url.ts'
 import { seenRows } from './seen_rows.ts'
 import { sharedReads } from './shared_reads.ts'
 import { ask, patchOf } from './statements.ts'
@@ -27,8 +28,10 @@ export type PostgresStorage = Storage & {
  * COMMITTED: it locks; core decides on what it reads under the locks; then it writes.
  */
 export function postgresStorage(url: string, options: Limits = {}): PostgresStorage {
-  const { besideOlder = true } = options
-  const { ready, read, write, checkSchema, refusal, close } = connections(url, options)
+  const where = databaseUrl(url)
+  // The first release ran on Postgres alone, and others have no locks of names.
+  const { besideOlder = !where.allowsUntested } = options
+  const { ready, read, write, checkSchema, refusal, close } = connections(where, options)
   const seen = seenRows()
   const shared = sharedReads(([statement, values]) => read((session) => session.ask(statement, values)))
   const sql: SqlDatabase = {

@@ -1,11 +1,16 @@
 /** Asks a Postgres server for its time, without touching the schema. */
 import { Client } from 'pg'
 import { sanitized } from '../database_error.ts'
+import { databaseUrl } from './database_url.ts'
 
 /** The server's time in milliseconds. Rejects, in words and without the URL's password, when it does not answer. */
 export async function postgresTime(url: string, { timeoutMs = 5_000 } = {}): Promise<number> {
   try {
-    const client = new Client({ connectionString: url, connectionTimeoutMillis: timeoutMs, query_timeout: timeoutMs })
+    const client = new Client({
+      connectionString: databaseUrl(url).url,
+      connectionTimeoutMillis: timeoutMs,
+      query_timeout: timeoutMs,
+    })
     client.on('error', () => {})
     await client.connect()
     try {

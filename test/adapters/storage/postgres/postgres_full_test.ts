@@ -560,6 +560,23 @@ test('postgres: a database of a newer or another Farebox is refused, and left as
   }
 })
 
+test('postgres: an engine that was never tried is refused by its name, unless the URL allows it', async () => {
+  const url = new URL(await server.fresh())
+  // Found before the one of the server.
+  url.searchParams.set('options', `${url.searchParams.get('options')},pg_catalog`)
+  const version = 'PostgreSQL 11.2-YB-2.25.0.0-b0 on x86_64'
+  await server.run(url.href, `CREATE FUNCTION version() RETURNS text LANGUAGE sql AS $$ SELECT '${version}'::text $$`)
+  const refused = postgresStorage(url.href)
+  await expect(refused.ready()).rejects.toThrow('This database is YugabyteDB, which Farebox was never tried on')
+  await expect(refused.getCall('call')).rejects.toThrow('YugabyteDB')
+  expect(await server.run(url.href, "SELECT to_regclass('calls') AS calls")).toEqual([{ calls: null }])
+  await refused.close()
+  url.searchParams.set('allow_untested_database', 'yes')
+  const allowed = postgresStorage(url.href)
+  expect((await allowed.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })).kind).toBe('opened')
+  await allowed.close()
+})
+
 test('the Postgres tables are those of schema.ts, and have the indexes of the SQLite tables', async () => {
   const subject = await postgres()
   await (await subject.open()).ready()

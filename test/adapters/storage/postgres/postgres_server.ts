@@ -16,6 +16,8 @@ import { PROGRAMS } from '../../../programs/mod.ts'
 const execute = promisify(execFile)
 
 export type PostgresServer = {
+  /** Of the database that all schemas are in. */
+  readonly base: string
   /** Of a schema that nobody else uses. Everything that is opened with it sees one database. */
   fresh(): Promise<string>
   /** Runs SQL in the schema of `url`. */
@@ -57,6 +59,7 @@ function served(base: string, own: Own | undefined): PostgresServer {
   }
 
   return {
+    base,
     own,
     run,
     async fresh() {
