@@ -13,6 +13,8 @@ export {
 export * from './ledger/mod.ts'
 export {
   byTime,
+  type Counted,
+  type CountedRow,
   countedOf,
   DAY_MS,
   DURATION_BOUNDS_MS,

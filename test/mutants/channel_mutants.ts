@@ -338,6 +338,33 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
+    of('adapters/storage/sqlite', 'test/adapters/storage/sums_test.ts'),
+    [
+      ['sums of a commit that was taken back are written', `clear() const made = step()`, `const made = step()`],
+      [
+        'a call that is deleted is taken out of sums that are not written yet',
+        `sums.flush() return settled`,
+        `return settled`,
+      ],
+      [
+        'tokens that are counted late go to no sum',
+        `if (before.paymentStatus === 'settled' && usage !== undefined) flush()`,
+        ``,
+      ],
+      ['a payment counts again with each change', `before.paymentStatus !== 'settled' &&`, ``],
+      [
+        'the days of calls are not counted',
+        `for (const unit of [HOUR_MS, DAY_MS]) addTotal`,
+        `for (const unit of [HOUR_MS]) addTotal`,
+      ],
+      [
+        'a call that was paid before it is stored counts as it was opened',
+        `[ask.insertPaid, { ...row, ...patch }]`,
+        `[ask.insertPaid, row]`,
+      ],
+    ],
+  ],
+  [
     of('core/payment/control', 'test/core/payment/control_totals_test.ts'),
     [
       ['settlements that the sums have are counted again', `Math.max(state.summedUntil, overlap)`, `overlap`],

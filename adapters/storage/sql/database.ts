@@ -1,6 +1,6 @@
 /** Interface of a SQL database to the verbs of the storage: reads and transactions, as lists of statements. */
 import type { NewCall } from '../../../core/ports/mod.ts'
-import type { RowPatch } from '../../../core/payment/mod.ts'
+import type { Row, RowPatch } from '../../../core/payment/mod.ts'
 import type { Query, Statement, Values } from './statement.ts'
 import type { Statements } from './statements.ts'
 
@@ -57,6 +57,8 @@ export type SqlDatabase = SqlReader & {
   readonly batch: number
   /** An update of exactly the fields of a patch. */
   patch(id: string, patch: RowPatch): readonly Query[]
+  /** A new call as it is after a change, where no trigger has to see the change. */
+  readonly insertChanged?: (row: Row, patch: RowPatch) => readonly Query[]
   /** Told of each settlement within its transaction, where the database remembers them. */
   readonly noteSettlement?: (call: Settling, patch: RowPatch) => void
 }

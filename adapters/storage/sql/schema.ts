@@ -128,9 +128,10 @@ export const leases = table('leases', ['name'], { name: text(), workerId: text()
 export const rateWindows = table('rate_windows', ['key'], { key: text(), used: integer, resetAt: integer })
 
 /**
- * Payments of each wallet by day of settlement (days since 1970): kept by triggers, so that reports need not read every
- * call. `model` has a colon before it, or is empty where there is none. Amounts are two sums, of whole billions and of
- * the rest. Parts: 1 is kept by the triggers, 2 is what was archived, 0 is what was settled before there were any.
+ * Payments of each wallet by day of settlement (days since 1970): kept as calls settle, so that reports need not read
+ * every call. `model` has a colon before it, or is empty where there is none. Amounts are two sums, of whole billions
+ * and of the rest. Parts: 1 is kept as calls settle, 2 is what was archived, 0 is what was settled before there were
+ * any.
  */
 export const spendTotals = table('spend_totals', ['payer', 'day', 'gateway', 'endpoint', 'model', 'asset', 'part'], {
   payer: text(),
@@ -149,7 +150,7 @@ export const spendTotals = table('spend_totals', ['payer', 'day', 'gateway', 'en
 })
 
 /**
- * Sums of calls by hour and by day, which begins at `at`; `unit` is its length in milliseconds. Kept by triggers.
+ * Sums of calls by hour and by day, which begins at `at`; `unit` is its length in milliseconds. Kept as calls end.
  * `model` and amounts are as in spend_totals; the parts of one sum are added when they are read.
  */
 export const callTotals = table(

@@ -17,7 +17,7 @@ import {
 import { type Dialect, listOf, nameOf, type Statement, statementsIn } from './statement.ts'
 
 /** Some fields of a table. */
-function pick<F extends Fields, Name extends keyof F>(fields: F, ...names: readonly Name[]): Pick<F, Name> {
+export function pick<F extends Fields, Name extends keyof F>(fields: F, ...names: readonly Name[]): Pick<F, Name> {
   return Object.fromEntries(names.map((name) => [name, fields[name]])) as Pick<F, Name>
 }
 
@@ -42,6 +42,7 @@ const { signed, ...binding } = authorizations.fields
 const { payer: _ofPayer, ...authorization } = binding
 const bound = 'from authorizations join calls on calls.id = authorizations.call where authorizations.key ='
 const unfinished = `work_status in ('queued', 'in_progress')`
+export const PAIR = 'id = @id or id = (select call from authorizations where key = @key)'
 const ONE = { one: expression<number>('1', 'integer') }
 
 /** Both parts of a sum; null where there was nothing to sum. */
@@ -80,11 +81,7 @@ function callStatements(dialect: Dialect) {
     /** The call that an authorization is bound to. */
     bound: select('bound', head, `${bound} @key ${lockCalls}`),
     /** A call and the one that an authorization is bound to. */
-    pair: select(
-      'pair',
-      head,
-      `from calls where id = @id or id = (select call from authorizations where key = @key) ${lockInOrder}`,
-    ),
+    pair: select('pair', head, `from calls where ${PAIR} ${lockInOrder}`),
     bindings: select('bindings', binding, 'from authorizations where call = @id order by position'),
     /** The bindings of a call, and the one with the key, whichever call it is of; in no order. */
     bindingsOrKey: select('bindings_or_key', binding, 'from authorizations where call = @id or key = @key'),
@@ -246,7 +243,7 @@ function reports(dialect: Dialect) {
       `from calls where payer = @payer and settled_at >= @since and settled_at < @until and payment_status = 'settled'
        group by gateway, endpoint, model, asset`,
     ),
-    /** Parts of one sum are added here: the part of the triggers is less than nothing where an old call was deleted. */
+    /** Parts of one sum are added here: the first is less than nothing where an old call was deleted. */
     spendTotals: select(
       'spend_totals',
       {
@@ -279,6 +276,8 @@ function writes(dialect: Dialect) {
   const fieldsOfNewCall = Object.entries(all).filter(([field]) => !later.has(field))
   return {
     insertCall: run('insert_call', insertInto(calls.name, Object.fromEntries(fieldsOfNewCall))),
+    /** A call that was paid before it is stored. */
+    insertPaid: run('insert_paid', insertInto(calls.name, all)),
     renew: run('renew', `update calls set lease_expires_at = @leaseExpiresAt where ${among('id')}`),
     /** Changes nothing if the authorization serves a call other than `boundTo`. */
     bind: run('bind', `${upsert(authorizations)} where authorizations.call = @boundTo`),

@@ -390,7 +390,7 @@ function retentionVerbs(database: SqlDatabase): Pick<SqlStorage, 'prune' | 'prun
 /** `boundTo` is the call that the authorization which is bound has served so far. */
 type Perform = (writes: readonly Write[], boundTo?: string) => readonly Query[]
 
-function performer({ statements: ask, patch }: SqlDatabase): Perform {
+function performer({ statements: ask, patch, insertChanged }: SqlDatabase): Perform {
   const queriesOf = (step: Write, boundTo: string | null): readonly Query[] => {
     if (step.kind === 'insert') return [[ask.insertCall, { ...step.call, ...UNCLAIMED, ...step.notes }]]
     if (step.kind === 'patch') return patch(step.id, step.patch)
@@ -399,7 +399,15 @@ function performer({ statements: ask, patch }: SqlDatabase): Perform {
     if (step.kind === 'record') return [[ask.upsertRecord, step.record]]
     return [[ask.unbind, { key: step.key }]]
   }
-  return (writes, boundTo) => writes.flatMap((step) => queriesOf(step, boundTo ?? null))
+  return (writes, boundTo) => {
+    const insert = insertChanged && writes.find((step) => step.kind === 'insert')
+    const change = insert && patchIn(writes, insert.call.id)
+    return writes.flatMap((step) => {
+      if (change && step === insert) return insertChanged({ ...insert.call, ...UNCLAIMED, ...insert.notes }, change)
+      if (change && step.kind === 'patch' && step.id === insert.call.id) return []
+      return queriesOf(step, boundTo ?? null)
+    })
+  }
 }
 
 /** The call that an authorization serves already. */

@@ -1,7 +1,6 @@
 /**
- * The schema of the first release in SQLite. Sums of what wallets paid, and of calls by hour and day, are kept by
- * triggers, so that versions which do not know them keep them too. What counts is in
- * core/payment/reports/call_totals.ts.
+ * The schema of the first release in SQLite. Sums of what wallets paid, and of calls by hour and day, were kept by
+ * triggers; sums.ts has taken the place of most of them.
  */
 
 const BILLIONS = (paid: string) => `cast(substr(${paid}, 1, length(${paid}) - 9) AS INTEGER)`

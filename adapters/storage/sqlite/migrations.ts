@@ -6,7 +6,18 @@ import type { SqliteDriver } from './driver.ts'
  * The migrations, in order. A released step is never edited; a later step follows it, with an upgrade test from the
  * last release (test/adapters/storage/releases.ts). sql/schema.ts describes the result of all of them.
  */
-export const migrations: readonly Migration[] = [{ name: BASELINE, sql: baseline }]
+export const migrations: readonly Migration[] = [
+  { name: BASELINE, sql: baseline },
+  {
+    // sums.ts writes them once for each transaction. An older Farebox would leave its calls out of them.
+    name: 'sums by transaction',
+    sql: `
+      DROP TRIGGER IF EXISTS calls_count_settled;
+      DROP TRIGGER IF EXISTS calls_total_again;
+      DROP TRIGGER IF EXISTS calls_total_work;
+      DROP TRIGGER IF EXISTS calls_total_payment;`,
+  },
+]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */
 const EARLIER = [

@@ -1,7 +1,9 @@
 import { existsSync, statSync } from 'node:fs'
+import type { Row, RowPatch } from '../../../core/payment/mod.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 import type { Migration } from '../migration.ts'
 import type { SqlDatabase } from '../sql/database.ts'
+import type { Query, Values } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { writer } from '../writer.ts'
 import { sqliteDialect } from './dialect.ts'
@@ -13,6 +15,7 @@ import { migrate, migrations } from './migrations.ts'
 import { settlements } from './settlements.ts'
 import { requireSound, requireWritable, wordsOf } from './soundness.ts'
 import { answering, ask, listingByDay, PART_OF_TOTALS, patchOf, runner } from './statements.ts'
+import { transactionSums } from './sums.ts'
 
 /**
  * How long one statement may block the event loop while another process writes, in milliseconds. After that the wait is
@@ -26,6 +29,9 @@ const BATCH = 128
 /** Free pages that stay in the file for what is written next, and how often a `prune` gives some back. */
 const SPARE_PAGES = 1_000
 const MAX_VACUUMS = 500
+/** Counts a change that the next statement makes. Answered by `transactionSums`, not by its text. */
+const COUNT = { ...ask.call, name: 'count' }
+type Counting = { readonly id: string; readonly patch: RowPatch; readonly row?: Row }
 
 export { holdAlone }
 
@@ -54,10 +60,24 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
   const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where)
   const run = runner(database)
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
-  const { write, read, settle, failure } = writer(database, flusher?.flush)
+  const sums = transactionSums(database, run)
+  const { write, read, settle, failure } = writer(sums, flusher?.flush)
   // A database outside of files has one connection.
   const settled = settlements(run, typeof where === 'string' ? database : undefined)
-  const answerer = answering(run, { ...listingByDay(run), ...settled.answers })
+  const answerer = answering(run, {
+    ...listingByDay(run),
+    ...settled.answers,
+    ...sums.answers,
+    [COUNT.name]({ id, patch, row }: Counting): [] {
+      sums.count(id, patch, row)
+      return []
+    },
+    [ask.deleteAmong.name](values: Values) {
+      // A trigger takes settled calls out of sums that must be there by then.
+      sums.flush()
+      return settled.answers[ask.deleteAmong.name]?.(values as never) ?? []
+    },
+  })
 
   const sql: SqlDatabase = {
     statements: ask,
@@ -66,13 +86,19 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
     read: (queries, answer) => read(() => answer(answerer(queries) as never)),
     write: ({ ask: queries, decide, weight }) =>
       write(() => {
+        sums.begin()
         const { writes, answer } = decide(answerer(queries) as never)
         return answer(answerer(writes))
       }, weight),
     patch(id, patch) {
       const statement = patchOf(patch)
-      return statement ? [[statement, { ...patch, id }]] : []
+      const change: readonly Query[] = statement ? [[statement, { ...patch, id }]] : []
+      return sums.isCounted(patch) ? [[COUNT, { id, patch }], ...change] : change
     },
+    insertChanged: (row, patch) => [
+      [COUNT, { id: row.id, patch, row }],
+      [ask.insertPaid, { ...row, ...patch }],
+    ],
     noteSettlement: settled.note,
   }
   const verbs = sqlStorage(sql)

@@ -22,8 +22,24 @@ export type Counted = Pick<Row, 'gateway' | 'endpoint' | 'model'> & {
   readonly spent: Usdc
 }
 
+/** The part of a row that its counts depend on. */
+export type CountedRow = Pick<
+  Row,
+  | 'gateway'
+  | 'endpoint'
+  | 'model'
+  | 'quote'
+  | 'charge'
+  | 'createdAt'
+  | 'endedAt'
+  | 'settledAt'
+  | 'claimExpiresAt'
+  | 'workStatus'
+  | 'paymentStatus'
+>
+
 /** Returns the counts that a change of a row adds. */
-export function countedOf(before: Row, after: Row): readonly Counted[] {
+export function countedOf(before: CountedRow, after: CountedRow): readonly Counted[] {
   const { gateway, endpoint, model } = after
   const counted: Counted[] = []
   const add = (part: Omit<Counted, 'gateway' | 'endpoint' | 'model'>) =>
@@ -44,7 +60,7 @@ export function countedOf(before: Row, after: Row): readonly Counted[] {
   return counted
 }
 
-function workOf({ workStatus, endedAt, createdAt }: Row) {
+function workOf({ workStatus, endedAt, createdAt }: CountedRow) {
   if (workStatus !== 'completed' && workStatus !== 'failed') return undefined
   const at = endedAt ?? createdAt
   if (workStatus === 'failed') return { at, outcome: workStatus, upToMs: 0 }
