@@ -351,6 +351,9 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `if (before.paymentStatus === 'settled' && usage !== undefined) flush()`,
         ``,
       ],
+      ['a sale leaves the buyers of its day as they were', `forgetDay(day)`, `void day`],
+      ['the archive leaves the buyers of a day as they were', `buyers.forget(values.day)`, ``],
+      ['a deletion leaves the buyers of a day as they were', `buyers.forgetDaysOf(values.ids)`, ``],
       ['a payment counts again with each change', `before.paymentStatus !== 'settled' &&`, ``],
       [
         'the days of calls are not counted',

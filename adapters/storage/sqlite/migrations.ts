@@ -17,6 +17,14 @@ export const migrations: readonly Migration[] = [
       DROP TRIGGER IF EXISTS calls_total_work;
       DROP TRIGGER IF EXISTS calls_total_payment;`,
   },
+  {
+    // Counts that buyers.ts remembers. An older Farebox would not forget those that it changes.
+    name: 'buyers by day',
+    sql: `
+      CREATE TABLE IF NOT EXISTS buyers_by_day (
+        day INTEGER NOT NULL, names TEXT NOT NULL, buyers INTEGER NOT NULL, PRIMARY KEY (day, names)
+      ) WITHOUT ROWID;`,
+  },
 ]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */

@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs'
-import type { Row, RowPatch } from '../../../core/payment/mod.ts'
+import { DAY_MS, type Row, type RowPatch } from '../../../core/payment/mod.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 import type { Migration } from '../migration.ts'
 import type { SqlDatabase } from '../sql/database.ts'
@@ -14,6 +14,7 @@ import { createPrivately, formatFile, holdAlone } from './hold.ts'
 import { migrate, migrations } from './migrations.ts'
 import { settlements } from './settlements.ts'
 import { requireSound, requireWritable, wordsOf } from './soundness.ts'
+import { rememberedBuyers } from './buyers.ts'
 import { answering, ask, listingByDay, PART_OF_TOTALS, patchOf, runner } from './statements.ts'
 import { transactionSums } from './sums.ts'
 
@@ -60,7 +61,8 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
   const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where)
   const run = runner(database)
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
-  const sums = transactionSums(database, run)
+  const buyers = rememberedBuyers(database)
+  const sums = transactionSums(database, run, buyers.forget)
   const { write, read, settle, failure } = writer(sums, flusher?.flush)
   // A database outside of files has one connection.
   const settled = settlements(run, typeof where === 'string' ? database : undefined)
@@ -68,11 +70,18 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
     ...listingByDay(run),
     ...settled.answers,
     ...sums.answers,
+    ...buyers.answers,
     [COUNT.name]({ id, patch, row }: Counting): [] {
       sums.count(id, patch, row)
       return []
     },
-    [ask.deleteAmong.name](values: Values) {
+    [ask.countArchived.name](values: Values & { day: number }): [] {
+      buyers.forget(values.day)
+      run(ask.countArchived, values)
+      return []
+    },
+    [ask.deleteAmong.name](values: Values & { ids: readonly string[] }) {
+      buyers.forgetDaysOf(values.ids)
       // A trigger takes settled calls out of sums that must be there by then.
       sums.flush()
       return settled.answers[ask.deleteAmong.name]?.(values as never) ?? []
@@ -114,6 +123,8 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
 
     async prune(now) {
       const touched = await verbs.prune(now)
+      // The days that nobody has asked about yet, so that the console need not wait for them.
+      await verbs.buyersByDay({ since: 0, until: now - (now % DAY_MS) })
       for (let turn = 0; turn < MAX_VACUUMS && !database.isManaged; turn++) {
         const isLeft = await write(() => {
           // As rows: each frees one page.

@@ -39,7 +39,7 @@ const SPENT = `INSERT INTO spend_totals VALUES (?, ?, ?, ?, ?, ?, ${PART}, ?, ?,
   last_at = max(last_at, excluded.last_at)`
 
 /** The sums of a database. `transaction` runs steps as the database does, and writes what they add. */
-export function transactionSums(database: SqliteDriver, run: Run) {
+export function transactionSums(database: SqliteDriver, run: Run, forgetDay: (day: number) => void) {
   const totals = new Map<string, Sum>()
   const spent = new Map<string, WalletSum>()
   const prepared = new Map<string, SqliteStatement>()
@@ -58,6 +58,7 @@ export function transactionSums(database: SqliteDriver, run: Run) {
   function flush(): void {
     for (const { keys, calls: count, ...sum } of totals.values())
       if (count !== 0 || sum.spent !== 0n) write(TOTALS, [...keys, count, ...partsOf(sum.spent)])
+    for (const day of new Set([...spent.values()].map(({ lastAt }) => dayOf(lastAt)))) forgetDay(day)
     for (const { keys, calls: count, input, output, lastAt, ...sum } of spent.values())
       write(SPENT, [...keys, count, ...partsOf(sum.spent), input, output, lastAt])
     clear()
@@ -73,7 +74,7 @@ export function transactionSums(database: SqliteDriver, run: Run) {
   }
 
   function addSpent({ payer, gateway, endpoint, model, asset, usage, quote, charge }: Changing, at: number): void {
-    const keys = [payer, Math.floor(at / DAY_MS), gateway, endpoint, nameOf(model), asset]
+    const keys = [payer, dayOf(at), gateway, endpoint, nameOf(model), asset]
     const name = keys.join('\0')
     const sum = spent.get(name) ?? { keys, calls: 0, spent: 0n, input: 0, output: 0, lastAt: at }
     spent.set(name, sum)
@@ -123,6 +124,8 @@ export function transactionSums(database: SqliteDriver, run: Run) {
     },
   }
 }
+
+const dayOf = (at: number): number => Math.floor(at / DAY_MS)
 
 /** A model is stored with a colon before it, because an empty name is not the same as none. */
 const nameOf = (model: string | null): string => (model === null ? '' : `:${model}`)

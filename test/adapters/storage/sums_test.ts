@@ -137,3 +137,40 @@ test('a call that is settled, counted and deleted in one commit leaves no paymen
   expect(spends.map(({ calls, spent }) => [calls, spent])).toEqual([[1, usdc(3_000_000_021n)]])
   await storage.close()
 })
+
+test('buyers of a day are counted again after a sale, a deletion or the archive has changed them', async () => {
+  const storage = sqliteStorage(':memory:')
+  const day = Math.floor(T / DAY) * DAY
+  const buyers = async (names = {}) =>
+    (await storage.buyersByDay({ since: day - 40 * DAY, until: day + 9 * DAY, ...names })).map(({ at, buyers }) => [
+      (at - day) / DAY,
+      buyers,
+    ])
+  const on = (amount: number, payer: string): Sale => ({ work: 'paid', payer, model: 'large', amount, afterMs: 1 })
+  await sell(storage, 'one', on(3, '0xa'))
+  await sell(storage, 'two', on(1, '0xa'))
+  expect([await buyers(), await buyers({ model: 'small' })]).toEqual([
+    [
+      [0, 1],
+      [1, 1],
+    ],
+    [],
+  ])
+  await sell(storage, 'three', on(3, '0xb'))
+  expect(await buyers()).toEqual([
+    [0, 2],
+    [1, 1],
+  ])
+  await storage.prune(FOREVER)
+  const month = Math.floor(T / DAY) - 20
+  expect(await storage.archiveCalls(['one'], month)).toBe(1)
+  expect(await buyers()).toEqual([
+    [-20, 1],
+    [0, 1],
+    [1, 1],
+  ])
+  expect(await storage.archiveCalls(['three'], month)).toBe(1)
+  expect(await storage.pruneLedger(FOREVER, FOREVER)).toBe(1)
+  expect(await buyers()).toEqual([[-20, 2]])
+  await storage.close()
+})
