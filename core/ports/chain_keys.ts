@@ -38,7 +38,9 @@ export type ListedKey = KeyChannel & {
   readonly unclaimed: Usdc
   /** Gas that the gateway has paid since the last refund, in base units. */
   readonly gasSpent: Usdc
-  /** When it was charged last, in milliseconds. */
+  /** The same since the first deposit, with its part of claims. */
+  readonly gasPaid: Usdc
+  /** When it was charged or topped up last, in milliseconds. */
   readonly usedAt?: number | undefined
 }
 

@@ -140,6 +140,11 @@ const channelSettings = {
     Type.Boolean(),
     { usual: 'false' },
   ),
+  key_idle_days: setting(
+    'EVM: an API key that bought nothing and was not topped up for so many days is closed: what is left goes back to its wallet, if its purchases have paid for the gas.',
+    Type.Integer({ minimum: 1, maximum: 365 }),
+    { usual: 'never' },
+  ),
   coin_price: setting(
     'EVM: what one coin of the network, in which gas is paid, costs in whole units of the token. Deposits, refunds and claims of channels have to be worth their gas by it; 0 turns that off.',
     Type.Number({ minimum: 0, maximum: 1_000_000 }),

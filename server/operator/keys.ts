@@ -33,6 +33,7 @@ export async function listKeys({ keys, rules }: KeySources, { now, after }: { no
       reserved: print(amounts.reserved),
       available: print(amounts.available),
       gas_spent: print(amounts.gasSpent),
+      gas_paid: print(amounts.gasPaid),
       last_used_at: usedAt === undefined ? null : iso(usedAt),
       is_blocked: [address, payer].some((wallet) => wallet.toLowerCase() in blocked),
     }))

@@ -16,6 +16,7 @@ export type EvmMethod = Pick<EvmConfig, 'network' | 'rpcUrl' | 'asset' | 'payTo'
     readonly channelClaimAbove?: Amount
     readonly coinPrice?: number
     readonly keys?: boolean
+    readonly keyIdleDays?: number
   }
   readonly settles:
     | {
@@ -107,7 +108,7 @@ const gasFloorOf = ({ relayerFloorWei: wei, relayerFloorSettlements: settlements
 })
 
 function channelSettings(
-  { key, keys, coinPrice, ...row }: NonNullable<EvmMethod['channels']>,
+  { key, keys, keyIdleDays, coinPrice, ...row }: NonNullable<EvmMethod['channels']>,
   shared: Pick<ChannelSettings, 'storage' | 'takeLease' | 'alert'>,
 ): ChannelSettings {
   const { channelWithdrawSeconds: withdrawDelay, channelMinDeposit, channelGasPerWallet, channelClaimAbove } = row
@@ -119,7 +120,7 @@ function channelSettings(
     ...(channelGasPerWallet !== undefined && { gasPerWallet: BigInt(channelGasPerWallet) }),
     ...(channelClaimAbove !== undefined && { claimAbove: BigInt(channelClaimAbove) }),
     ...(coinPrice !== undefined && { coinPrice }),
-    ...(keys !== undefined && { apiKeys: keys }),
+    ...(keys !== undefined && { apiKeys: keys, keyIdleDays }),
   }
 }
 

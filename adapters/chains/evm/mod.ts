@@ -30,6 +30,7 @@ import { publishedCeilings } from './channels/published.ts'
 import { keyCalls } from './channels/keys/calls.ts'
 import { keyedChannels } from './channels/keys/keyed.ts'
 import { childKeys } from './channels/keys/child_keys.ts'
+import { idleKeys } from './channels/keys/idle.ts'
 import { keyIndex } from './channels/keys/key_index.ts'
 import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/keys/recovery.ts'
 import { channelKeys } from './channels/keys/mod.ts'
@@ -57,6 +58,8 @@ export type ChannelSettings = {
   readonly coinPrice?: number
   /** Takes API keys, which pay from channels of their own. Default false. */
   readonly apiKeys?: boolean
+  /** A key that is neither charged nor topped up for so many days is closed. Default never. */
+  readonly keyIdleDays?: number | undefined
   /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000; unlimited at a coinPrice of 0. */
   readonly gasPerWallet?: bigint
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
@@ -416,7 +419,16 @@ function channelsOf(
   const mode = evmFamily.networks[network]?.isTest ? 'test' : 'live'
   const apiKeys = channelKeys({ ...context, rpc, index, children, calls, channels, digests }, { ...shared, mode })
   const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
-  const claims = channelClaims({ ...context, authorizer, digests }, { ...shared, takeLease, alert, claimAbove, costOf })
+  const { keyIdleDays } = settings
+  const idleMs = takesKeys && keyIdleDays !== undefined ? keyIdleDays * 86_400_000 : undefined
+  const closeIdle =
+    idleMs === undefined
+      ? undefined
+      : idleKeys({ index, states, calls, refunds }, { idleMs, costOfRefund: costs.refund })
+  const claims = channelClaims(
+    { ...context, authorizer, digests, closeIdle },
+    { ...shared, takeLease, alert, claimAbove, costOf },
+  )
   const recoverKeys = keyRecovery(
     { rpc, states, index, calls, digests },
     { asset, authorizer: lower(authorizer.address), relayer: lower(relayerAddress), logWindow: config.logWindow },

@@ -5,6 +5,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { memoryStorage } from '../../../adapters/storage/memory.ts'
 import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
 import { keyText } from '../../../core/x402/api_key.ts'
+import type { ChannelCosts } from '../../../adapters/chains/evm/channels/costs.ts'
 import { FREE, keyBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { decodeHeader } from '../../kit.ts'
 import { COMPLETIONS, SKY, table } from './stream_kit.ts'
@@ -24,6 +25,7 @@ type Selling = {
   readonly balance?: bigint
   readonly storage?: Storage
   readonly takesKeys?: boolean
+  readonly costs?: ChannelCosts
   /** What the node says of the channel, after these refunds; nothing while it does not answer. */
   readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views | Promise<Views>
 } & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor' | 'video' | 'controls'>
@@ -33,7 +35,14 @@ const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]
 /** A gateway that takes keys, and a key whose channel has this balance. */
 export async function selling(
   script?: Parameters<typeof table>[0],
-  { balance = 100_000n, storage = memoryStorage(), takesKeys = true, views = deposited, ...given }: Selling = {},
+  {
+    balance = 100_000n,
+    storage = memoryStorage(),
+    takesKeys = true,
+    views = deposited,
+    costs = FREE,
+    ...given
+  }: Selling = {},
 ) {
   const refunded: bigint[] = []
   const good = voucherChain(
@@ -41,7 +50,7 @@ export async function selling(
     refunded,
     () => views(balance, refunded),
     () => 'mined',
-    FREE,
+    costs,
     takesKeys,
   )
   const opened: { readonly seed: Uint8Array; readonly key: OpenedKey }[] = []

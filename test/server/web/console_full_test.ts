@@ -1,6 +1,7 @@
 /** The operator's console in a real browser, against a devnet on which calls are bought. */
 import { afterAll, beforeAll, describe, expect } from 'bun:test'
 import { mkdirSync } from 'node:fs'
+import { KEY_PATTERN } from '../../../core/x402/mod.ts'
 import { pngSize } from '../clients/payer.ts'
 import { gatewayProcesses } from '../gateway_process.ts'
 import {
@@ -18,7 +19,7 @@ import {
 import { CONSOLE_PICTURE, consolePictureOf } from './pictures.ts'
 
 const TOKEN = 'console-test-token-0123456789'
-const PAGES = ['overview', 'calls', 'open', 'health', 'controls', 'configuration'] as const
+const PAGES = ['overview', 'calls', 'open', 'keys', 'health', 'controls', 'configuration'] as const
 /** Where screenshots go, for people. */
 const PICTURES = process.env.FAREBOX_PICTURES
 
@@ -144,6 +145,38 @@ describe('the console', () => {
     await page.getByRole('button', { name: 'Confirm' }).click()
     await page.getByText('the gateways sell.', { exact: false }).first().waitFor()
     expect(await isSelling()).toBe(true)
+    expect(complaints).toEqual([])
+  })
+
+  inBrowser('lists API keys, and blocks one after a confirmation', async () => {
+    const { page, complaints } = await signedIn()
+    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.getByLabel('Deposit (USDC').fill('2')
+    await page.getByRole('button', { name: 'Deposit with Play wallet' }).click()
+    await page.getByText('The deposit is on chain. The key pays').waitFor()
+    const key = KEY_PATTERN.exec(await page.getByLabel('The key', { exact: true }).textContent())?.[0] ?? ''
+    const chat = () =>
+      fetch(`${origin}/api/v1/chat/completions`, {
+        ...ORDER,
+        headers: { ...ORDER.headers, authorization: `Bearer ${key}` },
+      })
+    const answer = await chat()
+    expect(answer.status).toBe(200)
+    // A key in view asks before its page is left.
+    page.on('dialog', (dialog: { accept(): Promise<void> }) => void dialog.accept())
+    await page.goto(`${origin}/console#/keys`)
+    const row = page.getByRole('row').filter({ hasText: 'Base Sepolia' })
+    await row.waitFor()
+    expect(await row.locator('td[data-label="Charged"]').textContent()).toBe(answer.headers.get('x-payment-charged'))
+    expect(await row.locator('td[data-label="Balance"]').textContent()).toBe('2.000000')
+    await row.getByRole('button', { name: 'Block' }).click()
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.getByRole('button', { name: 'Unblock' }).waitFor()
+    expect((await chat()).status).toBe(403)
+    await page.getByRole('button', { name: 'Unblock' }).click()
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await row.getByRole('button', { name: /^Block/ }).waitFor()
+    expect((await chat()).status).toBe(200)
     expect(complaints).toEqual([])
   })
 

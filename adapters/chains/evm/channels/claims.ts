@@ -6,7 +6,7 @@ import { type Hex, lower } from '../../lib/hex.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
 import type { ChannelRefunds } from './refunds.ts'
-import type { ChannelState, ChannelStates } from './state.ts'
+import { type ChannelState, type ChannelStates, gasPaidWith } from './state.ts'
 
 export type ClaimsConfig = {
   readonly network: string
@@ -31,6 +31,8 @@ export type ClaimsContext = {
   readonly authorizer: Pick<PrivateKeyAccount, 'sign' | 'address'>
   readonly digests: ChannelDigests
   readonly refunds: Pick<ChannelRefunds, 'resume'>
+  /** Sends back what is left of keys that nobody uses. */
+  readonly closeIdle?: ((now: number) => Promise<void>) | undefined
 }
 
 const MAX_ROWS = 100
@@ -49,7 +51,13 @@ export function channelClaims(context: ClaimsContext, config: ClaimsConfig) {
   const longestMs = config.withdrawDelay * 100
   const everyMs = Math.min(EVERY_MS, longestMs)
   const leaseName = `channels:${config.network}:${lower(context.authorizer.address)}`
-  const claiming: Claiming = { ...context, config, alerted: new Set(), late: { isAlerted: false } }
+  const claiming: Claiming = {
+    ...context,
+    config,
+    alerted: new Set(),
+    late: { isAlerted: false },
+    unclaimed: { since: undefined, isAlerted: false },
+  }
   let [nextAt, latest, adoptAt] = [0, 0, 0]
   let running: Promise<void> | undefined
 
@@ -74,6 +82,7 @@ export function channelClaims(context: ClaimsContext, config: ClaimsConfig) {
       return lease(latest + 2 * everyMs)
     }
     const { seen } = await round(now, { above: config.claimAbove, isOurs })
+    await context.closeIdle?.(now)
     const pauseMs = Math.min(longestMs, Math.max(everyMs, seen * MS_PER_CHANNEL))
     nextAt = now + pauseMs
     leasedAt = latest
@@ -97,6 +106,7 @@ export function channelClaims(context: ClaimsContext, config: ClaimsConfig) {
       if (at >= withdrawing.length && latest - now > longestMs) break
       claimed += await claimBatch(claiming, ids.slice(at, at + MAX_ROWS), now)
     }
+    noteUnclaimed(claiming, { due: due - claimed, above, now })
     if (error) throw error
     return { claimed, seen }
   }
@@ -116,6 +126,8 @@ type Claiming = ClaimsContext & {
   /** Channels of whose withdrawal the operator was told. */
   readonly alerted: Set<Hex>
   readonly late: { isAlerted: boolean }
+  /** Since when so much is due that it should be claimed, in milliseconds. */
+  readonly unclaimed: { since: number | undefined; isAlerted: boolean }
 }
 
 type Due = {
@@ -187,7 +199,10 @@ async function claimBatch(claiming: Claiming, ids: readonly Hex[], now: number):
   const rows = (await mirrored(claiming, known, now)).map(payable).filter((state) => claimableIn(state) > cost)
   if (sumOf(rows) <= (await costOf(config, gasOf(rows), now))) return 0n
   const done = await claim(claiming, rows, now)
-  await Promise.all(done.map(({ channelId, charged }) => states.change(channelId, now, claimedTo(charged))))
+  const gas = done.length > 0 ? (await costOf(config, gasOf(done), now)) / BigInt(done.length) : 0n
+  await Promise.all(
+    done.map(({ channelId, charged }) => states.change(channelId, now, (state) => claimedTo(state, { charged, gas }))),
+  )
   return sumOf(done)
 }
 
@@ -257,6 +272,23 @@ async function noteLoss({ config, states }: Claiming, state: ChannelState, now: 
   await states.change(channelId, now, (current) => ({ ...current, lostAt: now }))
 }
 
+/** Tells the operator once that claims which are worth their gas are not mined. */
+function noteUnclaimed(
+  { config, unclaimed }: Claiming,
+  { due, above, now }: { readonly due: bigint; readonly above: bigint; readonly now: number },
+): void {
+  if (due === 0n || due < above) Object.assign(unclaimed, { since: undefined, isAlerted: false })
+  else unclaimed.since ??= now
+  if (unclaimed.since === undefined || unclaimed.isAlerted) return
+  if (now - unclaimed.since < config.withdrawDelay * 500) return
+  unclaimed.isAlerted = true
+  config.alert?.('what channels owe is not claimed for half of the withdraw delay', {
+    network: config.network,
+    due: String(due),
+    since: new Date(unclaimed.since).toISOString(),
+  })
+}
+
 function warn({ config, alerted }: Claiming, state: ChannelState): void {
   const { channelId, withdrawing, withdrawRequestedAt, charged, claimed } = state
   if (alerted.has(channelId)) return
@@ -277,8 +309,14 @@ const costOf = async ({ costOf: price }: ClaimsConfig, gas: bigint, now: number)
   (await price?.(gas, now)) ?? 0n
 
 /** After a claim that was mined. */
-const claimedTo = (charged: bigint) => (state: ChannelState) =>
-  state.claimed < charged ? { ...state, claimed: charged } : state
+const claimedTo = (
+  state: ChannelState,
+  { charged, gas }: { readonly charged: bigint; readonly gas: bigint },
+): ChannelState => ({
+  ...state,
+  claimed: state.claimed < charged ? charged : state.claimed,
+  gasPaid: gasPaidWith(state, gas),
+})
 
 /** With as much charged as can be claimed: the contract refuses a claim beyond the balance, all of it. */
 const payable = (state: ChannelState): ChannelState =>

@@ -12,7 +12,7 @@ import { stateCall } from '../node/token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
 import type { ChannelCosts } from './costs.ts'
 import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'
-import { type ChannelState, type ChannelStates, type Mirror, newState, withMirror } from './state.ts'
+import { type ChannelState, type ChannelStates, type Mirror, gasPaidWith, newState, withMirror } from './state.ts'
 
 export type DepositsContext = {
   readonly reads: Pick<Reads, 'view'>
@@ -215,8 +215,9 @@ export async function note(
     const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
     const isNoted = state.deposit?.nonce === deposit.nonce && !transaction
     const noted = isNoted ? state.deposit : { nonce: deposit.nonce, ...(transaction && { transaction }) }
-    const gasSpent = BigInt(state.gasSpent ?? 0) + (isNoted ? 0n : deposits.costs.deposit())
-    const next: ChannelState = { ...state, deposit: noted, gasSpent: String(gasSpent), isPayerProven: true }
+    const cost = isNoted ? 0n : deposits.costs.deposit()
+    const gas = { gasSpent: String(BigInt(state.gasSpent ?? 0) + cost), gasPaid: gasPaidWith(state, cost) }
+    const next: ChannelState = { ...state, ...gas, deposit: noted, isPayerProven: true }
     if (await deposits.states.replace(before, next, now)) return { kind: 'landed', state: next }
   }
   return { kind: 'unknown', reason: 'the record of the channel is changed by others' }

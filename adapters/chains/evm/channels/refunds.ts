@@ -20,6 +20,7 @@ import {
   buyerOf,
   channelStateOf,
   type ChannelState,
+  gasPaidWith,
   type ChannelStates,
   isRefunding,
   isRefundPublic,
@@ -74,6 +75,7 @@ export function channelRefunds(
     close: (request: ClosingRequest, at: ClosingOptions) => close(refunds, request, at),
     ended: (state: ChannelState, at: { now: number; signal?: AbortSignal }) => ended(refunds, state, at),
     resume: (list: readonly ChannelState[], now: number) => resume(refunds, list, now),
+    isPaidFor: (state: ChannelState, now: number) => unpaidFor(refunds, state, now) === undefined,
     isIdle: () => sending.size === 0,
   }
 }
@@ -283,7 +285,8 @@ export async function done(
     ...(transactionHash && { transaction: transactionHash }),
   }
   const after = await move(refunds, sent, now, (state) => {
-    const paid = { gasSpent: '0', refundedAt: String(state.charged) }
+    const gasPaid = gasPaidWith(state, refunds.costs.refund())
+    const paid = { gasSpent: '0', gasPaid, refundedAt: String(state.charged) }
     const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
     return {
       ...(isSeen ? withMirror(state, mirror, now) : without(state, { amount, base: BigInt(sent.refund.base) })),

@@ -51,6 +51,8 @@ export type ChannelState = Mirror & {
   /** Gas that the gateway has paid since the last refund, and the total charged until then, in base units. */
   readonly gasSpent?: string
   readonly refundedAt?: string
+  /** The same since the first deposit, with the channel's part of claims, in base units. */
+  readonly gasPaid?: string
   /** The payer has signed a deposit into this channel, which names the key that signs its vouchers. */
   readonly isPayerProven?: true
   /** Ceilings, from what is charged on, of vouchers that have paid: whoever reads a claim has their signatures. */
@@ -67,7 +69,7 @@ export type ChannelState = Mirror & {
   readonly reserved?: Readonly<Record<string, CallReservation>>
   /** The last calls that were charged out of a reservation, by name, and what each was charged. */
   readonly charges?: Readonly<Record<string, string>>
-  /** When a call was charged last out of a reservation, in milliseconds. */
+  /** When a call was charged last out of a reservation, or a deposit came for its key, in milliseconds. */
   readonly usedAt?: number
   /** Its key was closed. `rest`: what open calls leave goes back once they have ended. A deposit opens it again. */
   readonly closing?: 'rest' | 'done'
@@ -246,6 +248,10 @@ export function withCeiling(
 ): ChannelState {
   return { ...state, ceiling, signature, spent: spentWith(state, ceiling) }
 }
+
+/** The total that gas has cost for a channel, with one more transaction. */
+export const gasPaidWith = ({ gasPaid = '0' }: Pick<ChannelState, 'gasPaid'>, cost: bigint): string =>
+  String(BigInt(gasPaid) + cost)
 
 /** Sum of the reservations that have not ended. */
 export function reservedIn({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): bigint {

@@ -91,6 +91,22 @@ export type Controls = {
   readonly gateway_limits: Entries
   readonly margins: Entries
 }
+/** A channel of an API key. Amounts in USDC. */
+export type KeyRow = {
+  readonly address: string
+  readonly network: string
+  readonly channel_id: string
+  readonly payer: string
+  readonly balance: string
+  readonly charged: string
+  readonly unclaimed: string
+  readonly reserved: string
+  readonly available: string
+  readonly gas_paid: string
+  readonly last_used_at: string | null
+  readonly is_blocked: boolean
+}
+export type KeyPage = { readonly keys: readonly KeyRow[]; readonly next: string | null }
 export type Sections = {
   readonly sections: readonly {
     readonly title: string

@@ -4,7 +4,7 @@ import { changeControl, type Controls, type Entries, readApi } from './api.ts'
 import { Problem, useRead } from './use_read.tsx'
 
 /** A change that waits for its confirmation. */
-type Change = { readonly text: string; readonly path: string; readonly body?: object }
+export type Change = { readonly text: string; readonly path: string; readonly body?: object }
 
 type Field = { readonly name: string; readonly text: string; readonly isNumber?: true; readonly isNeeded?: true }
 type Kind = {
@@ -228,7 +228,7 @@ function EntryForm({ kind, onChange }: { kind: Kind; onChange: OnChange }) {
 }
 
 /** The one confirmation. Escape and Cancel change nothing. */
-function Confirmation({ change, onEnd }: { change: Change; onEnd: (isDone: boolean) => void }) {
+export function Confirmation({ change, onEnd }: { change: Change; onEnd: (isDone: boolean) => void }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [problem, setProblem] = useState('')
   const [isBusy, setBusy] = useState(false)

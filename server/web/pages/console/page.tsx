@@ -6,6 +6,7 @@ import { Calls } from './calls.tsx'
 import { Configuration } from './configuration.tsx'
 import { ControlsPage } from './controls.tsx'
 import { Health } from './health.tsx'
+import { KeyList } from './key_list.tsx'
 import { OpenCalls } from './open_calls.tsx'
 import { Overview } from './overview.tsx'
 import { PaymentPage } from './payment.tsx'
@@ -15,6 +16,7 @@ const PAGES = [
   ['overview', 'Overview'],
   ['calls', 'Calls'],
   ['open', 'Open work'],
+  ['keys', 'Keys'],
   ['health', 'Health'],
   ['controls', 'Controls'],
   ['configuration', 'Configuration'],
@@ -89,6 +91,7 @@ function Chosen({ page, name }: { page: string; name: string }) {
   if (page === 'payment' && name !== '') return <PaymentPage key={name} name={name} />
   if (page === 'payment') return <Calls />
   if (page === 'open') return <OpenCalls />
+  if (page === 'keys') return <KeyList />
   if (page === 'health') return <Health />
   if (page === 'controls') return <ControlsPage />
   return page === 'configuration' ? <Configuration /> : <Overview />

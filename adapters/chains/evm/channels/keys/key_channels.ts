@@ -101,8 +101,9 @@ export async function listKeys(parts: KeyParts, at: Parameters<ChainKeys['list']
   return found.flat()
 }
 
-const usageOf = ({ charged, claimed, gasSpent = '0', usedAt }: ChannelState) => ({
+const usageOf = ({ charged, claimed, gasSpent = '0', gasPaid = '0', usedAt }: ChannelState) => ({
   unclaimed: usdc(charged > claimed ? charged - claimed : 0n),
   gasSpent: usdc(BigInt(gasSpent)),
+  gasPaid: usdc(BigInt(gasPaid)),
   usedAt,
 })

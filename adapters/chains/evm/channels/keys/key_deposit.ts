@@ -12,7 +12,7 @@ type Depositing = Pick<Channeled, 'config' | 'channelId' | 'ceiling' | 'signatur
 
 /** Checks a deposit as one that pays for a call, and that its key can be nobody's wallet; then brings it on chain. */
 export async function deposit(parts: KeyParts, payment: Payment, at: KeyDepositOptions): Promise<KeyDeposit> {
-  const { network, channels, deposits, digests, index } = parts
+  const { network, channels, deposits, digests, index, states } = parts
   const terms = channels.terms()
   if (!fits(terms, payment.accepted))
     return refusedChannel('PAYMENT_INVALID', 'network_mismatch', `this is not ${network}`)
@@ -27,8 +27,10 @@ export async function deposit(parts: KeyParts, payment: Payment, at: KeyDepositO
   const landing = await deposits.land(parsed, at)
   if (landing.kind !== 'landed') return landing
   await index.add(landing.state, at.now)
+  // A deposit is a use: an idle key is not closed just after it.
+  const used = await states.change(landing.state.channelId, at.now, (state) => ({ ...state, usedAt: at.now }))
   const { transaction = '' } = landing.state.deposit ?? {}
-  return { kind: 'deposited', channel: channelOf(parts, landing.state, at.now), transaction }
+  return { kind: 'deposited', channel: channelOf(parts, used ?? landing.state, at.now), transaction }
 }
 
 function notOfKey({ config: channel }: Depositing): Refused | undefined {

@@ -34,6 +34,7 @@ function seller(storage: Storage = memoryStorage(), settings: Partial<ClaimsConf
   const ids = new Map<Hex, Hex>()
   const transactions: (readonly Hex[])[] = []
   const alerts: string[] = []
+  const relay = { isDown: false }
   let views = 0
   const states = channelStates(storage, { network: NETWORK, seller: SELLER })
 
@@ -69,6 +70,7 @@ function seller(storage: Storage = memoryStorage(), settings: Partial<ClaimsConf
       },
       relayer: {
         async send(call) {
+          if (relay.isDown) return { kind: 'rejected' as const, reason: 'no gas' }
           const rows = claimsIn(call)
           transactions.push(rows.map(({ id }) => id))
           for (const { id, totalClaimed } of rows) (escrows.get(id) as Escrow).claimed = totalClaimed
@@ -100,6 +102,7 @@ function seller(storage: Storage = memoryStorage(), settings: Partial<ClaimsConf
     spoiled,
     transactions,
     alerts,
+    relay,
     views: () => views,
     /** A channel with a deposit, of which so much is charged. */
     async opened(n: number, { charged = 10n, balance = 100n, at = T } = {}): Promise<Hex> {
@@ -333,3 +336,32 @@ test('polls with vouchers of empty channels store nothing, and every claim is ma
   for (const each of ['due', 'idle', ...'0123456789abcdef'])
     expect(await storage.listRecords('channel', owner + each, { now: T, limit: 10 })).toEqual([])
 }, 120_000)
+
+test('what is due and not mined for half of the withdraw delay is an alert, once, and again after a claim', async () => {
+  const subject = seller(memoryStorage(), { claimAbove: 10n })
+  const unclaimed = 'what channels owe is not claimed for half of the withdraw delay'
+  subject.relay.isDown = true
+  await subject.opened(1, { charged: 10n })
+  await subject.maintain({ now: T })
+  await subject.maintain({ now: T + 11 * HOUR })
+  expect(subject.alerts).toEqual([])
+  await subject.maintain({ now: T + 13 * HOUR })
+  await subject.maintain({ now: T + 14 * HOUR })
+  expect(subject.alerts).toEqual([unclaimed])
+  subject.relay.isDown = false
+  await subject.maintain({ now: T + 15 * HOUR })
+  subject.relay.isDown = true
+  await subject.opened(2, { charged: 10n, at: T + 15 * HOUR })
+  await subject.maintain({ now: T + 16 * HOUR })
+  await subject.maintain({ now: T + 29 * HOUR })
+  expect(subject.alerts.filter((alert) => alert === unclaimed)).toHaveLength(2)
+})
+
+test('each claimed channel notes its part of the gas', async () => {
+  const subject = seller(memoryStorage(), { costOf: async (gas) => gas / 100_000n })
+  const ids = [await subject.opened(1, { charged: 90n }), await subject.opened(2, { charged: 90n })]
+  await subject.maintain({ now: T })
+  const states = await Promise.all(ids.map((id) => subject.states.get(id, T)))
+  // 220,000 and 70,000 for each.
+  expect(states.map((state) => state?.gasPaid)).toEqual(['1', '1'])
+})

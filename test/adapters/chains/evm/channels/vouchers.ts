@@ -11,6 +11,7 @@ import { publishedCeilings } from '../../../../../adapters/chains/evm/channels/p
 import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
 import { childKeys } from '../../../../../adapters/chains/evm/channels/keys/child_keys.ts'
 import { keyCalls } from '../../../../../adapters/chains/evm/channels/keys/calls.ts'
+import { idleKeys } from '../../../../../adapters/chains/evm/channels/keys/idle.ts'
 import { keyIndex } from '../../../../../adapters/chains/evm/channels/keys/key_index.ts'
 import { keyedChannels } from '../../../../../adapters/chains/evm/channels/keys/keyed.ts'
 import { channelKeys } from '../../../../../adapters/chains/evm/channels/keys/mod.ts'
@@ -34,6 +35,9 @@ const digests = channelDigests(CHAIN_ID)
 
 type Views = readonly (readonly bigint[])[]
 
+/** After so long a key is closed that nobody uses. */
+export const IDLE_MS = 30 * 86_400_000
+
 /** Gas that is worth nothing. */
 export const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
 
@@ -52,7 +56,7 @@ export function voucherChain(
   costs: ChannelCosts = FREE,
   /** Takes API keys. */
   takesKeys = false,
-): Chain {
+): Chain & { closeIdle(now: number): Promise<void> } {
   /** Nonces of deposits that were sent. */
   const landed = new Set<string>()
   /** Every deposit would be taken. */
@@ -135,7 +139,9 @@ export function voucherChain(
     },
     { network: NETWORK, asset: ASSET, mode: 'test', lagSeconds: 10 },
   )
-  return { ...keyed, families: [evmFamily], terms: () => [channels.terms()], ...(takesKeys && { apiKeys }) }
+  const closeIdle = idleKeys({ index, states, calls, refunds }, { idleMs: IDLE_MS, costOfRefund: costs.refund })
+  const families = [evmFamily]
+  return { ...keyed, families, terms: () => [channels.terms()], closeIdle, ...(takesKeys && { apiKeys }) }
 }
 
 /** Accounts have no code, and have sent nothing. */
