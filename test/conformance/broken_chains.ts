@@ -228,6 +228,22 @@ export const brokenChains: readonly Broken<ChainHarness>[] = [
       }
     },
   ),
+  broken(
+    'random payments, lost answers and takers move money once, and each receipt is real',
+    'proves every payment of a wallet with its first transfer',
+    (chain) => {
+      const first = new Map<string, Receipt>()
+      return {
+        async settle(payment, offer, at) {
+          const settlement = await chain.settle(payment, offer, at)
+          if (settlement.kind !== 'settled') return settlement
+          const { payer } = settlement.receipt
+          first.set(payer, first.get(payer) ?? settlement.receipt)
+          return { kind: 'settled', receipt: first.get(payer) ?? settlement.receipt }
+        },
+      }
+    },
+  ),
   broken('settle() of one bad payment among good ones spoils no other', 'lets all fail together', (chain) => {
     let group: Promise<Settlement>[] = []
     return {

@@ -31,8 +31,8 @@ type Sold = {
 }
 type History = { readonly dice: Chance; readonly sold: Sold[] }
 
-const saysSuccess = (transaction: string) => Response.json({ success: true, transaction, network: h.offer.network })
-const saysFailure = (errorReason: string) => Response.json({ success: false, errorReason, transaction: '' })
+const success = (transaction: string) => Response.json({ success: true, transaction, network: h.offer.network })
+const failure = (errorReason: string) => Response.json({ success: false, errorReason, transaction: '' })
 
 /** What somebody lands counts once: the token takes an authorization once. */
 async function landed(sale: Sold): Promise<Hex> {
@@ -42,14 +42,14 @@ async function landed(sale: Sold): Promise<Hex> {
 
 /** Ways of a facilitator to settle, honest ones included. */
 const WAYS: readonly ((history: History, sale: Sold) => Response | Promise<Response>)[] = [
-  async (_, sale) => saysSuccess(await landed(sale)),
-  async (_, sale) => saysSuccess(await landed(sale)),
+  async (_, sale) => success(await landed(sale)),
+  async (_, sale) => success(await landed(sale)),
   async (_, sale) => (await landed(sale), new Response('the answer is lost', { status: 502 })),
-  async (_, sale) => (await landed(sale), saysFailure('insufficient_funds')),
-  () => saysFailure('invalid_exact_evm_transaction_failed'),
+  async (_, sale) => (await landed(sale), failure('insufficient_funds')),
+  () => failure('invalid_exact_evm_transaction_failed'),
   () => new Response('busy', { status: 503 }),
-  () => saysSuccess(keccak256(toHex('a transaction that nobody has sent'))),
-  ({ sold, dice }) => saysSuccess(dice.pick(sold).transaction ?? `0x${'0'.repeat(64)}`),
+  () => success(keccak256(toHex('a transaction that nobody has sent'))),
+  ({ sold, dice }) => success(dice.pick(sold).transaction ?? `0x${'0'.repeat(64)}`),
   () => Response.json({ success: 'perhaps' }),
 ]
 
@@ -77,7 +77,7 @@ async function attempt({ dice }: History, sale: Sold): Promise<void> {
   }
   sale.reported = await h.chain.settle(sale.payment, h.offer, at(h))
   if (sale.reported.kind === 'refused')
-    expect({ says: sale.reported, transaction: sale.transaction }).toMatchObject({ transaction: undefined })
+    expect({ settlement: sale.reported, transaction: sale.transaction }).toMatchObject({ transaction: undefined })
 }
 
 async function play(seed: number): Promise<void> {
