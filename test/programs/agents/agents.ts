@@ -10,16 +10,20 @@ const LIMIT_MS = 120_000
 
 export type Setup = { readonly base: string; readonly token: string; readonly home: string; readonly cwd: string }
 type Command = { readonly argv: readonly string[]; readonly env?: Readonly<Record<string, string>> }
-export type Agent = {
+/** A program that buys. */
+export type Client = {
   readonly name: string
-  /** The room that has its program. */
-  readonly room: 'agents' | 'native'
   /** One of its tools, which the echo model calls when it is named. */
   readonly tool: string
   /** Paid requests of each run that are neither the question nor the tool's output, such as one for a title. */
   readonly besides: number
-  command(setup: Setup, prompt: string): Command
+  run(setup: Setup, prompt: string): Promise<Ran>
 }
+export type Agent = Client & {
+  /** The room that has its program. */
+  readonly room: 'agents' | 'native'
+}
+type Lines = Omit<Agent, 'run'> & { command(setup: Setup, prompt: string): Command }
 export type Ran = { readonly code: number | null; readonly text: string; readonly ms: number }
 
 const here = (...path: readonly string[]) => join(import.meta.dirname, ...path)
@@ -34,7 +38,7 @@ function file(home: string, path: string, text: string): string {
 
 const tomlOf = (lines: string): string => lines.slice(lines.indexOf('\nmodel ') + 1)
 
-export const AGENTS: readonly Agent[] = [
+const ALL: readonly Lines[] = [
   {
     name: 'Gemini CLI',
     room: 'agents',
@@ -155,17 +159,19 @@ export const AGENTS: readonly Agent[] = [
   },
 ]
 
+export const AGENTS: readonly Agent[] = ALL.map(({ command, ...agent }) => ({
+  ...agent,
+  run: (setup, prompt) => runAgent(agent.name, setup, command(setup, prompt)),
+}))
+
 /** The variables that lines for a shell export. */
 const exportsIn = (lines: string): Record<string, string> =>
   Object.fromEntries([...lines.matchAll(/^export (\w+)='(.*)'$/gm)].map(([, name = '', value = '']) => [name, value]))
 
 /** Runs an agent with an empty home and an empty folder to work in. */
-export async function runAgent(agent: Agent, setup: Setup, prompt: string): Promise<Ran> {
-  const { argv, env } = agent.command(setup, prompt)
+async function runAgent(name: string, setup: Setup, { argv, env }: Command): Promise<Ran> {
   if (!argv.slice(0, 2).some((path) => path.startsWith(import.meta.dirname) && existsSync(path)))
-    throw new Error(
-      `${agent.name} is not installed: run bun test/programs/agents/run.ts, or see test/programs/README.md`,
-    )
+    throw new Error(`${name} is not installed: run bun test/programs/agents/run.ts, or see test/programs/README.md`)
   const started = performance.now()
   const child = Bun.spawn([...argv], {
     cwd: setup.cwd,

@@ -1,5 +1,5 @@
-/** What one agent is tried with, and what came of it. */
-import { type Agent, type Ran, runAgent } from './agents.ts'
+/** What one client is tried with, and what came of it. */
+import type { Client, Ran } from './agents.ts'
 import type { Room, Seen, Target } from './room.ts'
 
 export const WAYS = ['proxied', 'keyed'] as const
@@ -9,43 +9,43 @@ export type Way = (typeof WAYS)[number]
 export type Tried = Ran & { readonly orders: readonly Seen[]; readonly charges: number }
 export type Checked = { readonly answer: Tried; readonly loop: Tried; readonly empty: Tried }
 
-/** Runs an agent three times: with a question, with a tool to call, and with nothing to pay from. */
-export async function check(room: Room, agent: Agent, way: Way): Promise<Checked> {
+/** Runs a client three times: with a question, with a tool to call, and with nothing to pay from. */
+export async function check(room: Room, client: Client, way: Way): Promise<Checked> {
   const funded = await room[way]('funded')
-  const answer = await tried(room, agent, { target: funded, prompt: 'say hi' })
-  const loop = await tried(room, agent, { target: funded, prompt: `call ${agent.tool}` })
-  const empty = await tried(room, agent, { target: await room[way]('empty'), prompt: 'say hi' })
+  const answer = await tried(room, client, { target: funded, prompt: 'say hi' })
+  const loop = await tried(room, client, { target: funded, prompt: `call ${client.tool}` })
+  const empty = await tried(room, client, { target: await room[way]('empty'), prompt: 'say hi' })
   return { answer, loop, empty }
 }
 
 async function tried(
   room: Room,
-  agent: Agent,
+  client: Client,
   { target, prompt }: { readonly target: Target; readonly prompt: string },
 ): Promise<Tried> {
   const before = await room.charges()
   const seen = target.requests.length
-  const ran = await runAgent(agent, { ...target, home: room.folder(), cwd: room.folder() }, prompt)
+  const ran = await client.run({ ...target, home: room.folder(), cwd: room.folder() }, prompt)
   const orders = target.requests.slice(seen).filter(({ method }) => method === 'POST')
   return { ...ran, orders, charges: (await room.charges()) - before }
 }
 
 /** Everything that is not as it should be, one sentence each. */
-export function faults(agent: Agent, { answer, loop, empty }: Checked): readonly string[] {
+export function faults(client: Client, { answer, loop, empty }: Checked): readonly string[] {
   const found: string[] = []
-  const expected = (what: string, is: boolean) => void (is || found.push(`${agent.name}: ${what}`))
+  const expected = (what: string, is: boolean) => void (is || found.push(`${client.name}: ${what}`))
   expected('the answer is shown', answer.code === 0 && answer.text.includes('You said: '))
   expected(
     'the answer is streamed',
     answer.orders.some(({ isStream }) => isStream),
   )
-  expected(`an answer is ${1 + agent.besides} charges`, answer.charges === 1 + agent.besides)
+  expected(`an answer is ${1 + client.besides} charges`, answer.charges === 1 + client.besides)
   expected('the output of the tool comes back', loop.code === 0 && loop.text.includes('The tool answered: '))
-  expected(`a tool loop is ${2 + agent.besides} charges`, loop.charges === 2 + agent.besides)
+  expected(`a tool loop is ${2 + client.besides} charges`, loop.charges === 2 + client.besides)
   for (const { orders, charges } of [answer, loop])
     expected('each order is answered and charged once', orders.length === charges && orders.every(isAnswered))
   expected('nothing to pay from is no charge', empty.charges === 0)
-  expected('nothing to pay from is not tried again', empty.orders.length === 1 + agent.besides)
+  expected('nothing to pay from is not tried again', empty.orders.length === 1 + client.besides)
   expected('nothing to pay from is a failure', empty.code !== 0)
   expected('nothing to pay from is told', /USDC|insufficient|balance|402/i.test(empty.text))
   return found

@@ -1,7 +1,8 @@
-/** Coding agents, unmodified: each has a base URL and a key, and buys through `farebox proxy` and with an API key. */
+/** Unmodified agents and SDKs with a base URL and a key: they buy through `farebox proxy` and with an API key. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { AGENTS } from '../../programs/agents/agents.ts'
 import { check, faults, WAYS } from '../../programs/agents/check.ts'
+import { SDKS } from '../../programs/agents/sdks.ts'
 import { openRoom, type Room } from '../../programs/agents/room.ts'
 
 let room: Room
@@ -13,15 +14,13 @@ beforeAll(async () => {
 afterAll(() => room.close())
 
 /** The native ones take 1.1 GB: `bun test/programs/agents/run.ts` runs them too. */
-describe.each(AGENTS.filter((agent) => agent.room === 'agents').map((agent) => [agent.name, agent] as const))(
-  '%s',
-  (_, agent) => {
-    test.each(WAYS)(
-      '%s: streams an answer, runs a tool, is charged once for each order, and tells why nothing can be paid',
-      async (way) => {
-        expect(faults(agent, await check(room, agent, way))).toEqual([])
-      },
-      600_000,
-    )
-  },
-)
+const clients = [...SDKS, ...AGENTS.filter((agent) => agent.room === 'agents')]
+describe.each(clients.map((client) => [client.name, client] as const))('%s', (_, client) => {
+  test.each(WAYS)(
+    '%s: streams an answer, runs a tool, is charged once for each order, and tells why nothing can be paid',
+    async (way) => {
+      expect(faults(client, await check(room, client, way))).toEqual([])
+    },
+    600_000,
+  )
+})
