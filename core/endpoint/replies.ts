@@ -5,7 +5,7 @@ import { listedRates } from './prices.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError } from '../http/errors.ts'
 import { exactJson } from '../lib/decimal_json.ts'
-import { parseAtomic, print, type Usdc } from '../x402/money.ts'
+import { parseAtomic, print, type Usdc, usdc } from '../x402/money.ts'
 import { paymentPage } from '../http/browser_402.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
 import type { Json } from '../lib/json.ts'
@@ -146,12 +146,25 @@ export const signToCollect: Body = {
   message: 'Sign with the wallet that submitted this job to collect it. It is charged once, when its result is ready.',
 }
 
+/** Begins with what helps: programs show people the first 150 characters. */
+function messageOf(code: PaymentCode, reason: string): string {
+  const isShort = code === 'PAYMENT_UNFUNDED' && /insufficient_(?:balance|funds)/.test(reason)
+  if (!isShort) return `${reason}. Nothing was charged by this request.`
+  const [balance, price] = [/(?:has|is) (\d{1,30}) base units/, /price is (?:at most )?(\d{1,30})/].map((pattern) => {
+    const [, amount] = pattern.exec(reason) ?? []
+    return amount === undefined ? undefined : `${print(usdc(BigInt(amount)))} USDC`
+  })
+  const where = reason.includes('in the Gateway') ? ' in the Gateway' : ''
+  const shortage = balance && price ? `has ${balance}${where}, and this costs ${price}` : `has too little USDC${where}`
+  return `The wallet ${shortage}. Add USDC, then send the request again. Nothing was charged by this request. ${reason}.`
+}
+
 export function verificationFailed(code: PaymentCode, why: string): Body {
   const reason = ascii(why)
   return {
     error: 'Payment verification failed',
     code,
-    message: `${reason}. Nothing was charged by this request.`,
+    message: messageOf(code, reason),
     details: reason,
   }
 }

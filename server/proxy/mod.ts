@@ -326,7 +326,7 @@ async function refusedPayment(state: State, reply: Response, { until }: Sent): P
   const seconds = Math.max(0, Math.ceil((until - state.options.now()) / 1000))
   throw new Refused(
     402,
-    `farebox proxy: the seller refused the payment: ${reasonIn(body)} The same request sends the same payment again ` +
+    `${reasonIn(body)} farebox proxy: the seller refused the payment. The same request sends the same payment again ` +
       `for ${seconds} seconds, never a second one.`,
   )
 }
@@ -482,9 +482,9 @@ function reasonIn(body: string | undefined): string {
   try {
     const { error, message } = fieldsOf(JSON.parse(body ?? ''))
     const text = fieldsOf(error).message ?? message ?? error
-    return typeof text === 'string' ? `${printable(text).replace(/\.$/, '')}.` : 'it gives no reason.'
+    return typeof text === 'string' ? `${printable(text).replace(/\.$/, '')}.` : 'The seller gives no reason.'
   } catch {
-    return 'it gives no reason.'
+    return 'The seller gives no reason.'
   }
 }
 

@@ -191,6 +191,34 @@ describe('the playground', () => {
     expect(complaints).toEqual([])
   })
 
+  inBrowser('finds a model by the name of its maker, and a service by its words', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    const choice = page.getByLabel('Model or service')
+    expect(await choice.inputValue()).toBe('farebox/echo')
+    const all = await choice.locator('option').count()
+    await page.getByRole('searchbox').fill('grok imagine')
+    const found = await choice.locator('option:checked').textContent()
+    expect(found).toContain('xai/grok-imagine-video')
+    expect(await choice.locator('option').count()).toBeLessThan(all)
+    await page.getByRole('searchbox').fill('prices of stocks, and nothing of that name')
+    expect(await choice.locator('option:checked').textContent()).toBe(found)
+    await page.getByRole('searchbox').fill('')
+    expect(await choice.locator('option').count()).toBe(all)
+    expect(await axeProblems(page)).toEqual([])
+  })
+
+  inBrowser('tells an empty wallet first what helps, and the codes last', async () => {
+    const { page } = await openPage(browser)
+    await injectWallet(page, `0x${'7a'.repeat(32)}`)
+    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    await page.getByRole('button', { name: 'Get the price' }).click()
+    await page.getByRole('button', { name: 'Pay with Test Wallet' }).click()
+    const text = await page.getByRole('alert').textContent()
+    expect(text?.slice(0, 150)).toMatch(/The wallet has 0\.000000 USDC, and this costs 0\.\d{6} USDC\. Add USDC/)
+    expect(text?.indexOf('insufficient_balance')).toBeGreaterThan(100)
+  })
+
   inBrowser('never signs more than the limit of the visit', async () => {
     const { page } = await openPage(browser)
     await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })

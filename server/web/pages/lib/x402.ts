@@ -43,7 +43,7 @@ type Body402 = {
 /** Reads a 402. Its body has the same offers as its header, and more words. */
 export async function readDemand(reply: Response): Promise<Demand> {
   const body = (await reply.json()) as Body402
-  const message = body.details ?? body.message ?? (typeof body.error === 'string' ? body.error : 'Payment required')
+  const message = body.message ?? body.details ?? (typeof body.error === 'string' ? body.error : 'Payment required')
   return {
     accepts: body.accepts ?? [],
     message,

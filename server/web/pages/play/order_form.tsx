@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import type { Model, PriceList, Route } from '../lib/api.ts'
+import { isFound, makersName } from '../lib/find.ts'
 import { KINDS, kindOf, priceText, rateOf } from '../lib/prices.ts'
 import { FORMS, type Order, orderOf } from './order.ts'
 import { RouteForm } from './route_form.tsx'
@@ -29,15 +30,33 @@ export function OrderForm({ models, prices, isBusy, onAsk }: Asking) {
   const known = models.filter((model) => kindOf(model) !== undefined)
   const [chosenFirst] = useState(() => firstChoice(known, routes))
   const [choice, setChoice] = useState(chosenFirst)
+  const [search, setSearch] = useState('')
   const model = known.find(({ id }) => id === choice)
   const route = routes.find(({ name }) => name === choice)
+  const found = (each: Model) => each.id === choice || isFound(each, search)
+  const written = search.toLowerCase()
+  const foundRoutes = routes.filter(({ name, summary }) => name === choice || summary.toLowerCase().includes(written))
+  function find(text: string) {
+    setSearch(text)
+    const first = text.trim() === '' ? undefined : known.find((each) => isFound(each, text))
+    if (first && !(model && isFound(model, text))) setChoice(first.id)
+  }
   return (
     <>
+      <label class="field">
+        <span>Search</span>
+        <input
+          type="search"
+          placeholder="a name of ours or of its maker"
+          value={search}
+          onInput={(event) => find(event.currentTarget.value)}
+        />
+      </label>
       <label class="field">
         <span>Model or service</span>
         <select value={choice} onChange={(event) => setChoice(event.currentTarget.value)}>
           {KINDS.map(({ kind, title }) => {
-            const some = known.filter((each) => kindOf(each) === kind)
+            const some = known.filter((each) => kindOf(each) === kind && found(each))
             if (some.length === 0) return null
             return (
               <optgroup label={title}>
@@ -45,15 +64,15 @@ export function OrderForm({ models, prices, isBusy, onAsk }: Asking) {
                   .toSorted((a, b) => rateOf(a).sortBy - rateOf(b).sortBy)
                   .map((each) => (
                     <option value={each.id}>
-                      {each.name}, {rateOf(each).text}
+                      {titleOf(each)}, {rateOf(each).text}
                     </option>
                   ))}
               </optgroup>
             )
           })}
-          {routes.length > 0 && (
+          {foundRoutes.length > 0 && (
             <optgroup label="Other routes">
-              {routes.map(({ name, summary, price }) => (
+              {foundRoutes.map(({ name, summary, price }) => (
                 <option value={name}>
                   {summary}, {priceText(price)}
                 </option>
@@ -74,6 +93,12 @@ export function OrderForm({ models, prices, isBusy, onAsk }: Asking) {
       )}
     </>
   )
+}
+
+/** With the name that its maker gives it, which people look for. */
+function titleOf(model: Model): string {
+  const name = makersName(model)
+  return name === undefined ? model.name : `${model.name} (${name})`
 }
 
 /** The model or route that the link names, otherwise the cheapest model that is not free. */
