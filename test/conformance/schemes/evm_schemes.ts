@@ -13,6 +13,7 @@ import { systemClock } from '../../../adapters/local.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { ASSET, DOMAIN, isSend, type Line, line, NETWORK, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { harness as facilitatorHarness, referenceDesk } from '../../adapters/chains/facilitator/facilitator_kit.ts'
+import { chargeClient, prescribed } from './charge_client.ts'
 import { schemeOn } from './harness_schemes.ts'
 import type { Buyer, Scheme, SchemeFactory } from './scheme.ts'
 import {
@@ -33,15 +34,16 @@ const COLLECTED = 5_000_000n
 
 /** `node` is asked for when it is needed, because tests start it. */
 export const evmScheme =
-  (scheme: EvmScheme, node: () => World): SchemeFactory =>
+  (way: EvmScheme | 'charge', node: () => World): SchemeFactory =>
   async (storage) => {
+    const scheme = way === 'charge' ? 'exact' : way
     const world = node()
     const network = line()
     const chain = await chainOf({ world, network, storage })
     const payTo = String(chain.terms(world.now())[0]?.payTo)
     const channels: Channel[] = []
     return {
-      way: `evm/${scheme}`,
+      way: `evm/${way}`,
       scheme,
       chain,
       clock: { ...systemClock, now: world.now },
@@ -63,7 +65,7 @@ export const evmScheme =
               },
             } satisfies Partial<Buyer>)),
           async pay(offer) {
-            if (scheme === 'exact') return await signExact(account, { offer, now: world.now() })
+            if (scheme === 'exact') return await signExact(account, { offer, now: world.now(), ...prescribed(offer) })
             if (scheme === 'upto') return await signUpto(account, { offer, now: world.now() })
             const channel = channelOf(offer, { payer: account.address, salt: ++salt })
             channels.push(channel)
@@ -72,6 +74,7 @@ export const evmScheme =
         }
       },
       forged: (victim, offers) => forgedOn(world, victim, offers),
+      ...(way === 'charge' && chargeClient),
       async received() {
         let all = await world.balanceOf(payTo)
         for (const { id } of channels) all += await balanceIn(world, id)
@@ -197,7 +200,7 @@ export async function forgedOn(world: World, victim: string, offers: readonly Of
   const made: Payment[] = []
   for (const offer of offers) {
     const now = world.now()
-    if (offer.scheme === 'exact') made.push(await signExact(named, { offer, now, by: thief }))
+    if (offer.scheme === 'exact') made.push(await signExact(named, { offer, now, by: thief, ...prescribed(offer) }))
     if (offer.scheme === 'upto') made.push(await signUpto(named, { offer, now, by: thief }))
     if (offer.scheme !== 'batch-settlement') continue
     const channelWith = (salt: bigint) => channelOf(offer, { payer: victim, authorizer: thief.address, salt })

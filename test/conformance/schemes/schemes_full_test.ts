@@ -18,6 +18,10 @@ for (const scheme of EVM_SCHEMES)
     evmScheme(scheme, () => node),
   )
 runRow(
+  'evm/charge',
+  evmScheme('charge', () => node),
+)
+runRow(
   'evm/keys',
   evmKeyScheme(() => node),
 )

@@ -39,10 +39,14 @@ const tokenOf = (offer: Offer) => {
 }
 
 /** An EIP-3009 authorization in the name of `from`. */
-export async function signExact(account: PrivateKeyAccount, signing: Signing): Promise<Payment> {
+export async function signExact(
+  account: PrivateKeyAccount,
+  signing: Signing & { readonly nonce?: string; readonly validBefore?: bigint },
+): Promise<Payment> {
   const { offer, by = account } = signing
-  const [value, validAfter, validBefore] = [BigInt(offer.amount), 0n, endOf(signing)]
-  const named = { from: account.address, to: offer.payTo, nonce: freshNonce() }
+  const { nonce = freshNonce(), validBefore = endOf(signing) } = signing
+  const [value, validAfter] = [BigInt(offer.amount), 0n]
+  const named = { from: account.address, to: offer.payTo, nonce }
   const signature = await by.signTypedData({
     domain: tokenOf(offer),
     types: { TransferWithAuthorization: AUTHORIZATION },
