@@ -27,7 +27,8 @@ export async function chatCost(
   { countTokens, prices }: { readonly countTokens: CountTokens; readonly prices?: Prices },
 ): Promise<Usdc | undefined> {
   const reported = tokenCounts(usage)
-  const searched = searchesIn(usage)
+  // Vendors may count searches of their own, which are in their price for tokens.
+  const searched = input.search && searchesIn(usage)
   if (!read) return reported && usageCost(input, reported, { ...prices, searched })
   const output = Math.ceil((await countTokens(answerText(read.events))) * read.times)
   const prompt = reported ?? { input: input.promptTokens, cacheRead: 0, cacheWrite: 0, output: 0 }

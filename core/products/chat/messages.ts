@@ -145,9 +145,10 @@ export const messages = [create, countTokens]
 function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
   const tools = objectsOf(body.tools)
   const isSearch = ({ type }: Fields) => /^web_search_\d{8}$/.test(textOf(type))
-  const [found] = tools.filter(isSearch)
+  const at = tools.findIndex(isSearch)
+  const limit = { maxUses: tools[at]?.max_uses, param: `tools.${at}.max_uses` }
   const names = tools.filter((tool) => !isSearch(tool)).map(({ name }) => name ?? null)
-  return takeSearch(body, { row, format: 'messages', isSearch, maxUses: found?.max_uses, names }, context)
+  return takeSearch(body, { row, format: 'messages', isSearch, limit, names }, context)
 }
 
 /** Without the search of a vendor, a model finds no deferred tool: all of them are offered. */

@@ -45,13 +45,18 @@ export function chatPrice(order: ChatPriceInputs): Usdc {
   return roundUp(plus(plus(tokens, surcharge), fee))
 }
 
-/** The cost at list price where the whole of `maxTokens` is used, without the fee. A flat price is all there is. */
+/**
+ * The cost at list price where the whole of `maxTokens` is used, without the fee: what an early round writes is read
+ * again by each later one. A flat price is all there is.
+ */
 export function chatWorstCost(inputs: ChatPriceInputs): Usdc {
   const { billing, promptTokens, maxTokens, surcharge = NOTHING, rounds = 1 } = inputs
   if (billing.mode === 'free') return usdc(0n)
   if (billing.mode === 'flat') return roundUp(plus(billing.price, surcharge))
-  const { input, output } = ratesOf(billing, promptTokens)
-  const tokens = plus(times(perToken(input), BigInt(promptTokens * rounds)), times(perToken(output), BigInt(maxTokens)))
+  const readAgain = rounds > 1 ? maxTokens : 0
+  const { input, output } = ratesOf(billing, promptTokens + readAgain)
+  const read = promptTokens * rounds + readAgain * (rounds - 1)
+  const tokens = plus(times(perToken(input), BigInt(read)), times(perToken(output), BigInt(maxTokens)))
   return roundUp(plus(tokens, surcharge))
 }
 

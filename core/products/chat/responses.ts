@@ -143,8 +143,8 @@ const VENDOR_TOOLS = {
 /** Takes the tool of web search out of a request, unless it may not read the web (contract 7.37). */
 function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
   const names = namedTools(body.tools).map(({ chatName }) => chatName)
-  const { max_tool_calls: maxUses } = body
-  return takeSearch(body, { row, format: 'responses', isSearch: isWebSearch, maxUses, names }, context)
+  const limit = { maxUses: body.max_tool_calls, param: 'max_tool_calls' }
+  return takeSearch(body, { row, format: 'responses', isSearch: isWebSearch, limit, names }, context)
 }
 
 const isWebSearch = ({ type, external_web_access: isLive }: Fields): boolean =>

@@ -2,7 +2,7 @@
 import { type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
-/** Whether a reply has no non-blank text, no tool call and no refusal. */
+/** Whether a reply has no non-blank text, no tool call, no refusal and no search that was run for it. */
 export function isEmpty(body: Fields, format: ChatFormat): boolean {
   return !hasAnswer[format](body)
 }
@@ -17,11 +17,12 @@ export function isNonBlank(value: unknown): boolean {
 const hasAnswer: Readonly<Record<ChatFormat, (body: Fields) => boolean>> = {
   chat: ({ choices }) =>
     objectsOf(choices).some(({ message, finish_reason }) => {
-      const { content, tool_calls, refusal, images, audio, function_call } = fieldsOf(message)
+      const { content, tool_calls, refusal, images, audio, function_call, web_searches } = fieldsOf(message)
       return (
         finish_reason === 'content_filter' ||
         [content, tool_calls, refusal, images].some(isNonBlank) ||
-        Boolean(audio ?? function_call)
+        Boolean(audio ?? function_call) ||
+        objectsOf(web_searches).some(({ search }) => fieldsOf(search).error === undefined)
       )
     }),
   messages: ({ content, stop_reason }) => stop_reason === 'refusal' || objectsOf(content).some(isBlockNonBlank),

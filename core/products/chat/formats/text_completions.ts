@@ -36,10 +36,18 @@ const choiceOf = (text: string, { index, finish_reason }: Fields): Fields => ({
   finish_reason: finish_reason ?? null,
 })
 
+/** A refusal is text here: the format has no other place for it. */
+const wordsOf = ({ content, refusal }: Fields): string =>
+  textOf(content) ||
+  objectsOf(content)
+    .map(({ text }) => textOf(text))
+    .join('') ||
+  textOf(refusal)
+
 const idOf = (id: Json | undefined): string => `cmpl-${textOf(id).replace(/^chatcmpl-/, '')}`
 
 export function textFromChatReply({ id, created, choices, usage }: Fields, model: string): Fields {
-  const texts = objectsOf(choices).map((choice) => choiceOf(textOf(fieldsOf(choice.message).content), choice))
+  const texts = objectsOf(choices).map((choice) => choiceOf(wordsOf(fieldsOf(choice.message)), choice))
   return {
     id: idOf(id),
     object: 'text_completion',
@@ -69,7 +77,7 @@ export function textFromChatStream(model: string, { includesUsage }: { includesU
       if (!chunk) return ''
       const { id, created, choices, usage } = chunk
       const head = { id: idOf(id), object: 'text_completion', created: created ?? 0, model }
-      const texts = objectsOf(choices).map((choice) => choiceOf(textOf(fieldsOf(choice.delta).content), choice))
+      const texts = objectsOf(choices).map((choice) => choiceOf(wordsOf(fieldsOf(choice.delta)), choice))
       const isFinish = texts.some(({ finish_reason }) => finish_reason !== null)
       const before = last && (isFinish || texts.length === 0) && includesUsage ? sseJson(last) : ''
       if (texts.length === 0 && isFields(usage) && includesUsage) {

@@ -27,6 +27,8 @@ export type Run = {
   /** Turns after the caller's: the searches, and what they found. */
   readonly turns: Fields[]
   rounds: number
+  /** Rounds whose usage is in the sums. */
+  ended: number
   searches: number
   pages: number
   /** Sums over the rounds that have ended. `isReported` while the vendor has reported the usage of each. */
@@ -42,6 +44,7 @@ export const newRun = (order: Order, parts: Pick<Run, 'vendor' | 'chat' | 'uses'
   ...parts,
   turns: [],
   rounds: 0,
+  ended: 0,
   searches: 0,
   pages: 0,
   usage: {},
@@ -91,6 +94,7 @@ export function noteRound(run: Run, reported: Json | undefined, characters: numb
   const usage = isFields(reported) ? usageOf(reported) : undefined
   const isKnown = isCounted(usage)
   run.isReported &&= isKnown
+  run.ended = run.rounds
   const output = Math.ceil(characters / CHARACTERS_PER_TOKEN)
   run.usage = sum(run.usage, isKnown ? usage : { prompt_tokens: run.promptTokens, completion_tokens: output })
   run.longestPrompt = Math.max(run.longestPrompt, isKnown ? numberIn(usage, 'prompt_tokens') : run.promptTokens)
@@ -120,10 +124,11 @@ const searchesOf = ({ searches, pages, longestPrompt }: Run): Fields => ({
   longest_prompt: longestPrompt,
 })
 
-/** The rounds that have ended, and the prompt of the one that runs. */
+/** The rounds that have ended, and the prompt of the one that runs, if one does: between two of them a search runs. */
 export function usageSoFar(run: Run): Fields {
-  const usage = sum(run.usage, { prompt_tokens: run.promptTokens, completion_tokens: 0 })
-  const longest = Math.max(run.longestPrompt, run.promptTokens)
+  const running = run.ended < run.rounds ? run.promptTokens : 0
+  const usage = sum(run.usage, { prompt_tokens: running, completion_tokens: 0 })
+  const longest = Math.max(run.longestPrompt, running)
   return {
     ...usage,
     total_tokens: totalOf(usage),

@@ -6,6 +6,7 @@ import type { Offering } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'
 import { type Fields, fieldsOf, isFields, type Json, listOf, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatFormat, ChatRow } from '../../../ports/vendors/chat.ts'
+import { quoted } from '../../../lib/text.ts'
 import { type Dollars, dollars, plus, times } from '../../../x402/money.ts'
 import { PER_CALL, PER_PAGE } from '../../lib/search_rates.ts'
 
@@ -52,7 +53,8 @@ type Found = {
   readonly format: Exclude<ChatFormat, 'chat' | 'generate_content'>
   /** Whether a tool is one that this gateway can run. */
   isSearch(tool: Fields): boolean
-  readonly maxUses: Json | undefined
+  /** The caller's limit, and its path in the request. */
+  readonly limit: { readonly maxUses: Json | undefined; readonly param: string }
   /** Names of the tools that the caller runs. */
   readonly names: readonly Json[]
 }
@@ -63,21 +65,25 @@ export type Taken = { readonly body: Fields; readonly search: WebSearch | undefi
 /**
  * Takes the search tool out of a request. It is left to the rules of other tools where this gateway sells no search,
  * where the model has no price by tokens, where its vendor speaks the caller's format and would run a search itself,
- * and where the choice is `none`.
+ * and where the choice is `none`. Throws INVALID_PARAMETER for limits that could not be kept.
  */
 export function takeSearch(
   body: Fields,
-  { row, format, isSearch, maxUses, names }: Found,
+  { row, format, isSearch, limit, names }: Found,
   { vendors }: Pick<Offering, 'vendors'>,
 ): Taken {
   const left = { body, search: undefined }
   const { tools, tool_choice: choice, ...rest } = body
-  const tool = objectsOf(tools).find(isSearch)
+  const [tool, another] = objectsOf(tools).filter(isSearch)
   const isNativeSearch = format === 'responses' && vendors.chat(row)?.format === format
   const kindOfChoice = isFields(choice) ? choice.type : choice
   if (!tool || !vendors.websearch || row.billing.mode !== 'paid' || isNativeSearch) return left
   if (kindOfChoice === 'none' || names.includes(SEARCH_NAME)) return left
-  const uses = typeof maxUses === 'number' && maxUses >= 1 ? Math.min(Math.floor(maxUses), MAX_USES) : USUAL_USES
+  if (another)
+    throw new ApiError('INVALID_PARAMETER', {
+      message: `tools: must have one tool of web search, got ${textOf(tool.type)} and ${textOf(another.type)}.`,
+      param: 'tools',
+    })
   const others = listOf(tools).filter((each) => !(isFields(each) && isSearch(each)))
   const isAny = kindOfChoice === 'required' || kindOfChoice === 'any'
   const isNamed = isFields(choice) && (choice.name === SEARCH_NAME || choice.type === tool.type)
@@ -88,8 +94,18 @@ export function takeSearch(
       ...(others.length > 0 && { tools: others }),
       ...(others.length > 0 && choice !== undefined && !isNamed && { tool_choice: choice }),
     },
-    search: { maxUses: uses, tool, isForced, ...domainsOf(tool) },
+    search: { maxUses: usesOf(limit), tool, isForced, ...domainsOf(tool) },
   }
+}
+
+/** A limit above what is sold is lowered. */
+function usesOf({ maxUses, param }: Found['limit']): number {
+  const uses = maxUses ?? USUAL_USES
+  if (typeof uses === 'number' && Number.isInteger(uses) && uses >= 1) return Math.min(uses, MAX_USES)
+  throw new ApiError('INVALID_PARAMETER', {
+    message: `${param}: must be an integer of at least 1, got ${quoted(uses)}.`,
+    param,
+  })
 }
 
 /** The formats name them differently. Throws INVALID_PARAMETER: a limit that was not kept would go unnoticed. */

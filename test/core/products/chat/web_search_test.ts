@@ -350,10 +350,57 @@ describe('what a search may cost', () => {
       expect(vendor.orders.length).toBeLessThanOrEqual(uses + 1)
       expect(search.questions.filter(({ question }) => question === 'search')).toHaveLength(uses)
       expect(vendor.orders.at(-1)?.body.tool_choice).toBe('none')
-      // A whole answer without words is not charged, as any empty answer.
-      if (stream) expect(charges()[0]).toBeLessThanOrEqual(quoted)
-      expect(chain.transfers.length).toBe(stream ? 1 : 0)
+      // Whole answers too: the caller has the pages, and the operator has paid for them.
+      expect(charges()[0]).toBeLessThanOrEqual(quoted)
+      expect(chain.transfers.length).toBe(1)
     }
+  })
+
+  test.each([
+    [MESSAGES, 'tools.0.max_uses', (uses: unknown) => order({ tools: [{ ...SERVER, max_uses: uses }] })],
+    [RESPONSES, 'max_tool_calls', (uses: unknown) => response({ max_tool_calls: uses })],
+  ])('has a limit that is kept: another one is 400 (%s)', async (path, param, bodyOf) => {
+    const { alice } = tableOf([])
+    for (const uses of [0, -1, 0.5, 2.9, '2']) {
+      const { status, body } = await alice.ask(bodyOf(uses), { path })
+      expect([status, body.error.message]).toEqual([
+        400,
+        `${param}: must be an integer of at least 1, got ${JSON.stringify(uses)}.`,
+      ])
+    }
+    const doubled = await alice.ask(
+      { ...bodyOf(1), tools: [SERVER, { ...SERVER, type: 'web_search_20260101' }, LIVE, LIVE] },
+      { path },
+    )
+    expect([doubled.status, doubled.body.error.message]).toEqual([
+      400,
+      expect.stringContaining('one tool of web search'),
+    ])
+  })
+
+  test('is charged for an answer of searches alone, unless all of them failed', async () => {
+    const silent: Rounds = [
+      { toolCalls: [query('a')], usage: USED },
+      { content: '', usage: USED },
+    ]
+    for (const [path, body, kind] of [
+      [MESSAGES, order(), 'web_search_tool_result'],
+      [RESPONSES, response(), 'web_search_call'],
+    ] as const) {
+      const { buy, charges } = tableOf(silent)
+      const bought = await buy(body, path)
+      expect([bought.status, JSON.stringify(bought.body).includes(kind)]).toEqual([200, true])
+      expect(charges()).toEqual([2_800 + 88 + 14_000 + 1_000])
+    }
+    const failed = tableOf(silent, { search: engine(() => Promise.reject(new ApiError('WORK_FAILED'))) })
+    expect([(await failed.buy(order())).status, failed.charges()]).toEqual([503, []])
+  })
+
+  test('is not what a vendor counts as its searches', async () => {
+    const counted = { searches: 1_000, pages: 1_000, longest_prompt: 5 }
+    const { buy, charges } = tableOf([{ content: 'ok', usage: { ...USED, web_search: counted } }])
+    await buy(order({ tools: [], messages: [{ role: 'user', content: 'word '.repeat(3_000) }] }))
+    expect(charges()).toEqual([1_400 + 44 + 1_000])
   })
 
   test('is bounded when many are wanted at once', async () => {
@@ -398,7 +445,8 @@ describe('what a search may cost', () => {
     })
     const { post, charges, idle, settledBefore, vendor } = tableOf(SEARCHES, { search })
     await settledBefore()
-    const reader = reading(await post(order({ stream: true }), MESSAGES))
+    const messages = [{ role: 'user', content: 'word '.repeat(900) }]
+    const reader = reading(await post(order({ stream: true, messages }), MESSAGES))
     let text = ''
     while (!text.includes('server_tool_use')) text += await reader.next()
     const next = reader.next().catch(() => undefined)
@@ -408,6 +456,7 @@ describe('what a search may cost', () => {
     await idle()
     expect([search.questions.length, search.questions[0]?.signal.aborted, vendor.orders.length]).toEqual([1, true, 2])
     expect(charges()[0]).toBeGreaterThan(1_400 + 10_000 + 1_000)
+    // Not the prompt again: no second round was sent.
     expect(charges()[0]).toBeLessThan(1_400 + 10_000 + 1_000 + 200)
   })
 
