@@ -20,6 +20,7 @@ import { onramp } from './wallet/onramp.ts'
 import { phone } from './phone/numbers.ts'
 import { characterEnrollments } from './video/character_enrollment.ts'
 import { childKeys } from './keys/children.ts'
+import { keyCharges } from './keys/charges.ts'
 import { keyBalances } from './keys/balances.ts'
 import { keyDeposits } from './keys/deposits.ts'
 import { keyStatements } from './keys/statement.ts'
@@ -80,6 +81,7 @@ export const endpoints: readonly Endpoint[] = [
   ...keyDeposits,
   ...keyBalances,
   ...keyStatements,
+  ...keyCharges,
   ...childKeys,
   ...wallet,
   ...walletCalls,

@@ -36,12 +36,12 @@ export async function withKey<Answer>(
 export async function channelOf(
   request: FreeRequest,
   context: Pick<FreeContext, 'chain' | 'clock'>,
-): Promise<KeyChannel & { readonly address: string }> {
+): Promise<KeyChannel & { readonly address: string; readonly isChild: boolean }> {
   const { clock } = context
-  return await withKey(request, context, async ({ address }, keys) => {
+  return await withKey(request, context, async ({ address, isChild }, keys) => {
     const [channel] = await within(clock, READ_MS, (signal) => keys.channels(address, { now: clock.now(), signal }))
     if (!channel) throw unknownKey()
-    return { ...channel, address }
+    return { ...channel, address, isChild }
   })
 }
 

@@ -3,13 +3,11 @@ import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { checksummed } from '../../lib/checksum.ts'
-import type { LedgerCursor, LedgerEntry } from '../../ports/mod.ts'
 import { print, usdc } from '../../x402/money.ts'
+import { callsOf } from './paid_calls.ts'
 import { channelOf, PRIVATE } from './presented.ts'
 
 const Amount = Type.String({ description: 'In USDC, six decimals.' })
-const PAGE = 500
-const MAX_PAGES = 20
 
 const statement = free({
   name: 'keys.statement',
@@ -58,28 +56,14 @@ const statement = free({
   },
 })
 
-/** The settled calls of a wallet that this channel has paid for. */
-async function sumOf(
-  { ledger, clock }: Pick<FreeContext, 'ledger' | 'clock'>,
-  { payer, channelId }: { readonly payer: string; readonly channelId: string },
-) {
+async function sumOf(context: Pick<FreeContext, 'ledger' | 'clock'>, of: { payer: string; channelId: string }) {
   const sum = { calls: 0, spent: 0n, isComplete: true }
-  let after: LedgerCursor | undefined
-  for (let pages = 0; ; pages++) {
-    if (pages === MAX_PAGES) return { ...sum, isComplete: false }
-    const at = { payer, since: 0, until: clock.now() + 1, limit: PAGE, ...(after && { after }) }
-    const page = await ledger.listCalls(at)
-    for (const { charge, quote } of page.filter((entry) => isPaidBy(entry, channelId))) {
-      sum.calls++
-      sum.spent += charge ?? quote
-    }
-    const last = page.at(-1)
-    if (!last || page.length < PAGE) return sum
-    after = { at: last.createdAt, id: last.id }
+  for await (const page of callsOf(context, { ...of, since: 0 })) {
+    if (page === 'more') return { ...sum, isComplete: false }
+    sum.calls += page.length
+    for (const { charge, quote } of page) sum.spent += charge ?? quote
   }
+  return sum
 }
-
-const isPaidBy = ({ authorization, paymentStatus }: LedgerEntry, channelId: string): boolean =>
-  paymentStatus === 'settled' && authorization.includes(`/${channelId}/`)
 
 export const keyStatements = [statement]

@@ -88,7 +88,7 @@ describe('a key on the page', () => {
     expect(micro((await figure(page, 'Charged')).slice(1))).toBe(charged)
     expect(micro((await figure(page, 'Left')).slice(1))).toBe(5_000_000 - charged)
 
-    await page.getByRole('button', { name: 'Sign in with Play wallet and show' }).click()
+    await page.getByRole('button', { name: 'Show the charges' }).click()
     await page.getByRole('heading', { name: 'By model' }).waitFor()
     expect(await page.locator('.sums').textContent()).toContain('farebox/echo')
 

@@ -1,47 +1,43 @@
 import { useState } from 'preact/hooks'
-import { useWallets } from '../wallets/use_wallets.tsx'
-import { opensKeys, type Wallet } from '../wallets/wallet.ts'
-import { readCalls, sumsBy, type WalletCall } from '../wallet/history.ts'
 import { Sums } from '../wallet/sums.tsx'
+import { type Charged, type KeyCharges, readCharges } from './requests.ts'
 
 type Props = {
-  readonly network: string
+  readonly keyText: string
   readonly isBusy: boolean
   readonly onRun: (doing: string, working: () => Promise<void>) => Promise<void>
 }
 
-/** Payments of a wallet by day and by model, which the gateway lists for a sign-in. */
-export function Charges({ network, isBusy, onRun }: Props) {
-  const [calls, setCalls] = useState<readonly WalletCall[]>()
-  const wallets = useWallets([network], opensKeys)
-  const read = (wallet: Wallet) =>
-    onRun('Waiting for the signature', async () => {
-      const { data } = await readCalls({ wallet, address: await wallet.connect() })
-      setCalls(data)
-    })
+/** Charges of the key by day and by model. */
+export function Charges({ keyText, isBusy, onRun }: Props) {
+  const [charges, setCharges] = useState<KeyCharges>()
+  const read = () => onRun('Reading the charges', async () => setCharges(await readCharges(keyText)))
   return (
     <section aria-labelledby="charges">
       <h2 id="charges">Charges</h2>
       <p>
-        By day and by model, for the wallet that deposited: all that it has bought here, with this key or without. Each
-        call, its result and an export are under <a href="/wallet">Purchases</a>.
+        By day and by model, of the last ninety days, with those of its child keys. Each call and its result are under{' '}
+        <a href="/wallet">Purchases</a>, after a sign-in of the wallet.
       </p>
-      {!calls && (
-        <div class="row">
-          {wallets.map((wallet) => (
-            <button type="button" key={wallet.id} disabled={isBusy} onClick={() => read(wallet)}>
-              Sign in with {wallet.name} and show
-            </button>
-          ))}
-        </div>
-      )}
-      {calls?.length === 0 && <p>This wallet has bought nothing here yet.</p>}
-      {calls && calls.length > 0 && (
+      <p class="row">
+        <button type="button" disabled={isBusy} onClick={read}>
+          {charges ? 'Read again' : 'Show the charges'}
+        </button>
+      </p>
+      {charges?.calls === 0 && <p>This key was charged nothing yet.</p>}
+      {charges && !charges.is_complete && <p class="soft">There are more calls than the ten thousand counted here.</p>}
+      {charges && charges.calls > 0 && (
         <div class="sums">
-          <Sums title="By day" first="Day" sums={sumsBy(calls, 'day')} />
-          <Sums title="By model" first="Model" sums={sumsBy(calls, 'model')} />
+          <Sums title="By day" first="Day" sums={charges.by_day.map((sum) => rowOf(sum.day, sum))} />
+          <Sums title="By model" first="Model" sums={charges.by_model.map((sum) => rowOf(sum.model, sum))} />
         </div>
       )}
     </section>
   )
 }
+
+const rowOf = (name: string, { calls, charged }: Charged) => ({
+  name,
+  calls,
+  total: BigInt(charged.replace('.', '')),
+})

@@ -51,7 +51,7 @@ export function KeyPanel({ opened, terms, isBusy, onRun, ...on }: Props) {
               <Children keyText={key.text} isBusy={isBusy} onRun={onRun} onChanged={on.onRefresh} />
             </div>
           </section>
-          <Charges network={terms.offer.network} isBusy={isBusy} onRun={onRun} />
+          <Charges keyText={key.text} isBusy={isBusy} onRun={onRun} />
         </>
       )}
       {!isVisible && (

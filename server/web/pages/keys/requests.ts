@@ -108,6 +108,17 @@ export async function readBalance(key: string): Promise<Balance> {
   return { payer: info.user_id, deposited: data.limit, charged: data.usage, left: data.limit_remaining }
 }
 
+/** Charges by day or model, with `charged` in USDC, six decimals. */
+export type Charged = { readonly calls: number; readonly charged: string }
+export type KeyCharges = Charged & {
+  readonly by_day: readonly (Charged & { readonly day: string })[]
+  readonly by_model: readonly (Charged & { readonly model: string })[]
+  readonly is_complete: boolean
+}
+
+export const readCharges = (key: string): Promise<KeyCharges> =>
+  ask<KeyCharges>('/api/v1/keys/charges?days=90', { key })
+
 export const closeKey = (key: string): Promise<Refund> => ask<Refund>('/api/v1/keys/close', { key, method: 'POST' })
 
 /** For a key that is lost: its wallet signs in for this key. */
