@@ -33,7 +33,16 @@ export function serverLog(level: string): ServerLog {
   const destination = process.stdout.isTTY
     ? terminal()
     : pino.destination({ dest: 1, minLength: BUFFER_BYTES, maxWrite: 2 * BUFFER_BYTES, sync: true })
-  const logger = pino({ level, base: null, redact: ['key', 'token', 'secret', 'authorization'] }, destination)
+  const logger = pino(
+    {
+      level,
+      base: null,
+      redact: ['key', 'token', 'secret', 'authorization'],
+      // A vendor or a library may repeat a key in any field.
+      hooks: { streamWrite: withoutKeys },
+    },
+    destination,
+  )
   const isInfoEnabled = logger.isLevelEnabled('info')
   let buffer = ''
   const timer = setInterval(() => {
