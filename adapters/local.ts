@@ -13,7 +13,7 @@ import {
   type Storage,
 } from '../core/mod.ts'
 import { memoryObjects } from './objects/memory.ts'
-import { memoryStorage } from './storage/memory.ts'
+import { memoryStorage } from './storage/memory/mod.ts'
 import { countTokens, textDigest } from './token_counter.ts'
 
 /**

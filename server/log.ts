@@ -5,7 +5,7 @@
 import { pino } from 'pino'
 import type { Log } from '../core/mod.ts'
 import { withoutKeys } from '../core/x402/mod.ts'
-import { prettyLines } from './signals/pretty_log.ts'
+import { prettyLines } from './pretty_log.ts'
 
 /** `tool` is one of the gateway's tools, for what a tool of MCP has asked of the HTTP API. */
 export type AccessLine = {

@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { Io } from './cli/command.ts'
 
-import { runProcess } from './cli/lib/process.ts'
+import { runProcess } from './cli_process.ts'
 import { type Config, databasePath, isLoopback, parseConfig, readConfig, realVendors } from './config/mod.ts'
 import type { Environment } from './config/settings.ts'
 import { drainProcess } from './drain.ts'

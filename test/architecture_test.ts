@@ -8,6 +8,7 @@ import {
   circles,
   loaded,
   folderBelow,
+  folderOrFile,
   folders,
   type Graph,
   graphOf,
@@ -218,6 +219,11 @@ test('files of core, adapters and server import one another in no circle, by typ
   expect(circles(graph)).toEqual([])
 })
 
+test('folders of core, adapters and server import one another in no circle; a file beside folders counts for itself', () => {
+  const graph = graphOf(paths.filter((path) => /^(core|adapters|server)\//.test(path)))
+  expect(circles(folders(graph, folderOrFile(graph)))).toEqual([])
+})
+
 test('a folder of source holds at most twenty files', () => {
   expect(loaded(paths.filter((path) => /^(core|adapters|server)\//.test(path)))).toEqual([])
 })
@@ -266,6 +272,18 @@ describe('the laws of layout fail', () => {
     })
     expect(circles(files)).toEqual([])
     expect(circles(folders(files))).toEqual([['core/products/a', 'core/products/b']])
+  })
+
+  test('for a circle of folders beside a list of them, and not for the list that shares a type with them', () => {
+    const list = { 'adapters/chains/list.ts': ['adapters/chains/a/mod.ts'], 'adapters/chains/type.ts': [] }
+    const files = graph({
+      ...list,
+      'adapters/chains/a/mod.ts': ['adapters/chains/type.ts'],
+      'adapters/chains/b/mod.ts': ['adapters/chains/a/mod.ts'],
+    })
+    expect(circles(folders(files, folderOrFile(files)))).toEqual([])
+    const turned = graph({ ...Object.fromEntries(files), 'adapters/chains/a/back.ts': ['adapters/chains/b/mod.ts'] })
+    expect(circles(folders(turned, folderOrFile(turned)))).toEqual([['adapters/chains/a', 'adapters/chains/b']])
   })
 
   test('for another file in core, and for a folder that is no tier', () => {

@@ -122,8 +122,11 @@ export function loaded(paths: readonly string[]): string[] {
     .map(([folder, count]) => `${folder} holds ${count} files`)
 }
 
-/** The same graph between folders. A tier of one file is its own folder. */
-export function folders(graph: Graph): Graph {
+/**
+ * The same graph between folders. A tier of one file is its own folder; with `folderOrFile`, so is a file that stands
+ * beside folders: a list or a door above them, or what they share.
+ */
+export function folders(graph: Graph, folderOf = tierFolder): Graph {
   const found = new Map<string, Set<string>>()
   for (const [path, targets] of graph) {
     const known = found.get(folderOf(path)) ?? new Set()
@@ -134,7 +137,15 @@ export function folders(graph: Graph): Graph {
   return new Map([...found].map(([folder, targets]) => [folder, [...targets].sort()]))
 }
 
-const folderOf = (path: string): string => (path === ENGINE ? path : dirname(path))
+const tierFolder = (path: string): string => (path === ENGINE ? path : dirname(path))
+
+/** The folder of a file, or the file itself where it stands beside folders. */
+export function folderOrFile(graph: Graph): (path: string) => string {
+  const parents = new Set<string>()
+  for (const path of graph.keys())
+    for (let folder = dirname(dirname(path)); folder !== '.'; folder = dirname(folder)) parents.add(folder)
+  return (path) => (parents.has(dirname(path)) ? path : dirname(path))
+}
 
 /** Circles, each as the list of its members: the strongly connected components of more than one (Tarjan). */
 export function circles(graph: Graph): string[][] {

@@ -1,6 +1,6 @@
 /** Processes whose machines tell different times, over one database. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { sharedClock } from '../../adapters/shared_clock.ts'
 import { DONE, streamAnswer } from '../fakes/chat.ts'
 import { timely } from '../../server/wiring/timely.ts'

@@ -2,7 +2,7 @@
  * One deliberately broken storage per law. Each has a single defect, on which its law must fail and every other must
  * hold.
  */
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { mayMove, mayMoveRecord } from '../../core/payment/ledger/mod.ts'
 import { parseAtomic, usdc } from '../../core/x402/money.ts'
 import type { Authorization, Call, StoredRecord, Spend, Storage } from '../../core/ports/mod.ts'

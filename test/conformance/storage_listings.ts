@@ -1,6 +1,6 @@
 /** What a storage promises to those who look payments up, and the broken storages that show that each law is needed. */
 import { expect } from 'bun:test'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { LOST } from '../../core/payment/ledger/mod.ts'
 import type { CallTotalsQuery, Claim, LedgerEntry, NewCall, Outcome, Storage } from '../../core/ports/mod.ts'
 import { portLaw, breaking, type Broken, type Law } from './law.ts'

@@ -1,6 +1,6 @@
 /** What a storage promises of calls that are stored done and paid, and the broken storages that each law refuses. */
 import { expect } from 'bun:test'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { PaidWork, Storage, StoredRecord } from '../../core/ports/mod.ts'
 import { law, portLaw, breaking, type Broken, type Law } from './law.ts'
 import { newCall, signed, T } from './storage_questions.ts'

@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test'
 import { type Gateway, retention, retiredGateway } from '../../core/mod.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
 import { FOX, kit, testClock, testLog } from '../kit.ts'
 

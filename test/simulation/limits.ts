@@ -3,7 +3,7 @@
  * wallets together that have not paid yet.
  */
 import { drainMicrotasks } from 'bun:jsc'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { Ports } from '../../core/mod.ts'
 import { type Controls, controls } from '../../core/payment/control/controls.ts'
 import { CONTROLS, NO_RULES } from '../../core/payment/control/rules.ts'

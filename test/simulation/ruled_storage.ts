@@ -2,7 +2,7 @@
  * A storage in memory whose decisions can be exchanged: with none exchanged it keeps every rule, as `memoryStorage`
  * does.
  */
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { type ExposedCall, SETTLED_CALLS } from '../../core/payment/ledger/exposure.ts'
 import { usdc } from '../../core/x402/money.ts'
 import * as ledger from '../../core/payment/ledger/mod.ts'

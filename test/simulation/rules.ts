@@ -12,7 +12,7 @@ import {
   type RowPatch,
   type Write,
 } from '../../core/payment/ledger/mod.ts'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { Chain, Storage } from '../../core/ports/mod.ts'
 import type { LawName } from './ledger.ts'
 import { LIMITS } from './limits.ts'

@@ -11,7 +11,7 @@
  * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
 import { parseArgs } from 'node:util'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { type ArchiveRule, LAWS as ARCHIVE_LAWS, play as playMonths } from './archive/play.ts'
 import { seedOf } from './chance.ts'
 import { LAWS } from './ledger.ts'

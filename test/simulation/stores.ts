@@ -3,7 +3,7 @@
  * stands still until it has answered.
  */
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads'
-import { memoryStorage } from '../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../core/ports/mod.ts'
 import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import type { Answered, StoreRequest, Location, WorkerData } from './store_worker.ts'

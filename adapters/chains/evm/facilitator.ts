@@ -6,7 +6,8 @@ import type { Chain, Fate, Settlement, Verdict } from '../../../core/ports/mod.t
 import { checkEvm } from './check.ts'
 import { evmIdentity, type EvmIdentity } from './exact/identity.ts'
 import { balanceCall, type ChainReceipt, findPayment, parseReceipt, stateCall } from './node/token.ts'
-import { evmReads, type EvmFate, type Reads, type ReadsConfig } from './node/reads.ts'
+import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
+import { type EvmFate, exactFates, type ExactFates } from './exact/fate.ts'
 import { jsonRpc, type Rpc, type RpcConfig } from '../lib/json_rpc.ts'
 import { settlementOf } from './exact/settle.ts'
 import { type Exact, checkExact, checkValue, refused } from './exact/payload.ts'
@@ -74,6 +75,7 @@ type FacilitatorParts = {
   readonly chainId: number
   readonly rpc: Rpc
   readonly reads: Reads
+  readonly fates: ExactFates
   readonly lagSeconds: number
   readonly identity: EvmIdentity
   readonly facilitators: readonly NamedApi[]
@@ -121,6 +123,7 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     chainId: chainIdOf(config.network),
     rpc,
     reads,
+    fates: exactFates({ rpc, reads }, config),
     lagSeconds,
     identity,
     facilitators: namedApis(config.facilitators, config),
@@ -208,7 +211,7 @@ async function settle(parts: FacilitatorParts, payment: Payment, offer: Offer, a
   if (refusal) return { kind: 'refused', reason: refusal.reason }
   if (at.signal.aborted || parts.closed) return { kind: 'unknown', reason: 'no time left to settle' }
   if (at.now >= exact.expiresAt && !parts.settlements.has(digest)) {
-    return settlementFrom(parts, await parts.reads.fate(exact, offer, at.signal), exact, {
+    return settlementFrom(parts, await parts.fates.fate(exact, offer, at.signal), exact, {
       kind: 'refused',
       reason: 'the authorization is expired',
     })
@@ -270,7 +273,7 @@ async function conclude(
   const receipt = transaction && (await receiptOf(parts, transaction, success ? parts.confirmMs : 0))
   const paid = receipt && findPayment(receipt, exact, offer)
   if (paid) {
-    parts.reads.rememberTransaction(exact.key, receipt.transactionHash)
+    parts.fates.rememberTransaction(exact.key, receipt.transactionHash)
     return { kind: 'settled', receipt: paid }
   }
   const fate = await fateOf(parts, exact, offer)
@@ -298,7 +301,7 @@ function settlementFrom(
 /** For a shared settlement: a later caller must not wait for a slow node forever. */
 async function fateOf(parts: FacilitatorParts, exact: Exact, offer: Offer): Promise<EvmFate> {
   const stop = deadline(FATE_MS, [])
-  const found = await parts.reads.fate(exact, offer, stop.signal)
+  const found = await parts.fates.fate(exact, offer, stop.signal)
   stop.end()
   return found
 }
@@ -318,7 +321,7 @@ async function receiptOf(parts: FacilitatorParts, transaction: Hex, waitMs: numb
 async function fate(parts: FacilitatorParts, payment: Payment, offer: Offer, at: CallOptions): Promise<Fate> {
   const parsed = parts.identity.parse(payment, offer)
   if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
-  return parts.reads.fate(parsed.exact, offer, at.signal)
+  return parts.fates.fate(parsed.exact, offer, at.signal)
 }
 
 async function check(parts: FacilitatorParts, { now }: { now: number }): Promise<CheckResult> {

@@ -7,6 +7,7 @@ import { type Offer, type Terms } from '../../../core/x402/mod.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
 import { type CheckSignature, type EvmIdentity, evmIdentity } from './exact/identity.ts'
+import { exactFates, type ExactFates } from './exact/fate.ts'
 import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
 import {
   type GasFloor,
@@ -127,6 +128,7 @@ type EvmParts = {
   readonly account: ReturnType<typeof parseKey>
   readonly rpc: Rpc
   readonly reads: Reads
+  readonly fates: ExactFates
   readonly watchesGas: boolean
   readonly gas: GasMonitor
   readonly relayer: Relayer
@@ -172,7 +174,8 @@ export function evmChain(config: EvmConfig): EvmChain {
   const sending = concurrencyLimiter(config.maxInFlight ?? 4)
   const relayer: Relayer = { ...alone, send: (call, now) => sending(() => alone.send(call, now)) }
   const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
-  const settler = evmSettler({ rpc, reads, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
+  const fates = exactFates({ rpc, reads }, config)
+  const settler = evmSettler({ rpc, reads, fates, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
   const facilitators = [account.address, ...((config.facilitators ?? []) as Hex[])]
   const upto = evmUpto(
     { rpc, reads, relayer },
@@ -198,6 +201,7 @@ export function evmChain(config: EvmConfig): EvmChain {
     account,
     rpc,
     reads,
+    fates,
     watchesGas,
     gas,
     relayer,
@@ -289,7 +293,7 @@ type SchemeVerbs = Pick<Chain, 'identify' | 'verify' | 'settle' | 'fate'>
 
 /** The schemes of a chain. A scheme without its row does not compile. */
 function schemesOf(chain: Omit<EvmParts, 'byScheme' | 'terms'>): Readonly<Record<EvmScheme, SchemeVerbs>> {
-  const { config, identity, settler, reads, upto, channels, rpc, account } = chain
+  const { config, identity, settler, reads, fates, upto, channels, rpc, account } = chain
   const verifier: ExactVerifier = {
     rpc,
     reads,
@@ -311,7 +315,7 @@ function schemesOf(chain: Omit<EvmParts, 'byScheme' | 'terms'>): Readonly<Record
       async fate(payment, offer, at) {
         const parsed = identity.parse(payment, offer)
         if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
-        return await reads.fate(parsed.exact, offer, at.signal)
+        return await fates.fate(parsed.exact, offer, at.signal)
       },
     },
     upto,

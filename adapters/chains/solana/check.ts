@@ -1,8 +1,8 @@
 import type { Address } from '@solana/kit'
 import type { Rpc } from '../lib/json_rpc.ts'
 import { type CheckResult, confirmedCheck } from '../lib/results.ts'
-import { TOKEN, TOKEN_2022, tokenAccount } from './exact/payload.ts'
-import { type Account, addressAt, parseTokenAccount, type SolanaReads } from './node/reads.ts'
+import { tokenAccount } from './exact/payload.ts'
+import { type Account, addressAt, parseTokenAccount, type SolanaReads, TOKEN, TOKEN_2022 } from './node/reads.ts'
 import { nodeProblem } from './exact/verify.ts'
 import { parseAddress } from './node/transaction.ts'
 

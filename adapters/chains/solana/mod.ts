@@ -21,11 +21,9 @@ import {
   feeOf,
   checkPayment,
   type SolanaExact,
-  TOKEN,
-  TOKEN_2022,
   tokenAccount,
 } from './exact/payload.ts'
-import { parseTokenAccount, type SolanaReads, solanaReads } from './node/reads.ts'
+import { parseTokenAccount, type SolanaReads, solanaReads, TOKEN, TOKEN_2022 } from './node/reads.ts'
 import { type SettleConfig, type SolanaSettler, solanaSettler } from './exact/settle.ts'
 import { solanaTerms } from './exact/terms.ts'
 import { solanaVerifier, stale, type SolanaVerifier, type VerifyConfig } from './exact/verify.ts'

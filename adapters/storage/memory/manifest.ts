@@ -7,7 +7,7 @@ export const memoryManifest: StorageManifest = {
   usage: 'memory:',
   isShared: false,
   capabilities: { isDurable: false, hasBackups: false, hasDevnet: true },
-  open: async () => (await import('../memory.ts')).memoryStorage(),
+  open: async () => (await import('./mod.ts')).memoryStorage(),
   openLedger: () => no('The database is in memory, so only the running gateway can read it: use --url.'),
   backup: () => no('The database is memory: there is nothing to back up.'),
   restore: () => no('restore is for a database that outlives the process, and this one is memory.'),

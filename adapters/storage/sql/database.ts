@@ -88,3 +88,10 @@ export function present<T>(value: T | null | undefined, what: string): T {
   if (value === null || value === undefined) throw new Error(`the database has lost ${what}`)
   return value
 }
+
+/** About how many characters a result takes: the length of its texts. */
+export function weightOf(value: unknown): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 0
+  return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
+}

@@ -1,6 +1,6 @@
 /** A whole gateway over a way to pay: controls, meter, a chat vendor that can be held up, and whoever orders there. */
 import { scriptedChat, streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Chain, Clock, Gateway, Meter, Offer, Payment, Storage } from '../../../core/mod.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import type { Rules } from '../../../core/payment/control/rules.ts'

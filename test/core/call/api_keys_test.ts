@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { KEY_HEADERS } from '../../../core/identity/presented_key.ts'
 import { keyText, privateKeyOf } from '../../../core/x402/api_key.ts'
 import type { Offer, Payment } from '../../../core/mod.ts'

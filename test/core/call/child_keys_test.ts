@@ -1,6 +1,6 @@
 /** Child keys: what they may spend and buy, and that the deposit covers all of them together. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { KEY_PATTERN } from '../../../core/x402/api_key.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { door, FOX, GENERATIONS } from '../../kit.ts'

@@ -1,6 +1,6 @@
 /** Calls of a key and the refund of its channel at the same time, in any order of their reads and writes. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../../core/mod.ts'
 import { scaled } from '../../scope.ts'
 import { type Chance, chance } from '../../simulation/chance.ts'

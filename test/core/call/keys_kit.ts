@@ -2,7 +2,7 @@
 import { expect } from 'bun:test'
 import { type Hex, keccak256, recoverMessageAddress, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
 import { keyText } from '../../../core/x402/api_key.ts'
 import type { ChannelCosts } from '../../../adapters/chains/evm/channels/costs.ts'

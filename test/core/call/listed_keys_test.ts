@@ -1,6 +1,6 @@
 /** API keys and the operator's lists: whose deposit is taken, whose order, and what a blocked key may still do. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import type { Rules } from '../../../core/payment/control/rules.ts'
 import type { Offer, Payment } from '../../../core/mod.ts'

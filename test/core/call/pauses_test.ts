@@ -3,7 +3,7 @@
  * given away.
  */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { chatPieces, DONE } from '../../fakes/chat.ts'
 import type { Call, Gateway, Storage } from '../../../core/mod.ts'
 import { FOX, kit, slowVendor } from '../../kit.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { pollUrls } from '../../../core/identity/poll_urls.ts'
 import { polled } from '../../../core/endpoint/mod.ts'
 import type { Storage } from '../../../core/mod.ts'

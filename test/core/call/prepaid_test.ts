@@ -1,6 +1,6 @@
 /** Calls that are paid from a deposit: in memory while they are worked on, and stored once, done and paid. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'

@@ -1,6 +1,6 @@
 /** Refunds of deposits through a gateway, and the calls that they meet. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
 import type { Chain, Offer, Payment, Storage } from '../../../core/mod.ts'
 import { encodeHeader } from '../../../core/x402/protocol.ts'

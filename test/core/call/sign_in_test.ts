@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { type SignInChallenge, signInText } from '../../../core/x402/sign_in.ts'
 import { FOX, type Kit, kit, readyJob } from '../../kit.ts'
 

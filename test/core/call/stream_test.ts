@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
 import { ApiError } from '../../../core/mod.ts'
 import { decodeHeader, door, read } from '../../kit.ts'

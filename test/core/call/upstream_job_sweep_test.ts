@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { rateLimited } from '../../../core/http/errors.ts'
 import type { Call } from '../../../core/ports/mod.ts'
 import { START } from '../../kit.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import { CLIP_BYTES, clipOf } from '../../fakes/videos.ts'
 import type { OpenMedia } from '../../../core/endpoint/mod.ts'

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'bun:test'
 import { Type } from '@sinclair/typebox'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { flatPrice, type Json, paid, type StoredRecord } from '../../../core/mod.ts'
 import { callContextIn } from '../../../core/endpoint/call_context.ts'
 import { checkedRecords, recordKind } from '../../../core/endpoint/record_kind.ts'

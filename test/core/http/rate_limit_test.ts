@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { limits } from '../../../core/http/rate_limit.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { kit, ORIGIN, START } from '../../kit.ts'
 
 const HOUR = 3_600_000

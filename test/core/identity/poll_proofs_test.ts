@@ -1,7 +1,7 @@
 /** What may prove a wallet to a poll: a closed list. */
 import { expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { pollProofs } from '../../../core/identity/poll_proofs.ts'
 import { timeouts } from '../../../core/mod.ts'
 import { noRetries } from '../../../core/payment/settlement/retries.ts'

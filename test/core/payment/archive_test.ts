@@ -1,7 +1,7 @@
 /** The archive of the ledger: a crash at any point loses and doubles nothing. */
 import { expect, test } from 'bun:test'
 import { memoryObjects } from '../../../adapters/objects/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import {
   archivedFiles,

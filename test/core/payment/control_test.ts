@@ -1,6 +1,6 @@
 /** What an operator changes at run time: who may buy, how much, at what margin, and whether anything is sold. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { scriptedVendor } from '../../fakes/images.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import { changedMargin, marginAt, marginsSince } from '../../../core/payment/control/margin.ts'

@@ -1,7 +1,7 @@
 /** What gateways have spent: the sums that storage keeps, and the settlements since. */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { spendings } from '../../../core/payment/control/spending.ts'
 import { reportedChanges } from '../../../core/ports/call_events.ts'
 import type { Storage } from '../../../core/ports/mod.ts'

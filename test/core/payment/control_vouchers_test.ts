@@ -1,6 +1,6 @@
 /** An operator's limits on spending are the same for every way to pay. */
 import { describe, expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
 import { metrics } from '../../../server/metrics.ts'
 import { controls } from '../../../core/payment/control/controls.ts'

@@ -1,7 +1,7 @@
 /** What wallets that have not paid yet may have open and leave unpaid, together. */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { streamAnswer } from '../../fakes/chat.ts'
 import { type Buyer, decodeHeader, type KitOptions } from '../../kit.ts'
 import { judgeUnproven } from '../../../core/payment/unpaid/new_wallets.ts'

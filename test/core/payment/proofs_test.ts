@@ -1,6 +1,6 @@
 import { expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Fate } from '../../../core/ports/mod.ts'
 import { judgeProof } from '../../../core/identity/proofs.ts'
 import { noteHandedOut } from '../../../core/payment/settlement/sent_authorizations.ts'

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import type { Hex } from '../../../adapters/chains/lib/hex.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Offer } from '../../../core/mod.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { decodeHeader } from '../../kit.ts'

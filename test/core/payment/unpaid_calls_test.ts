@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { streamAnswer } from '../../fakes/chat.ts'
 import { recordUnpaidCall, unpaidCallOf } from '../../../core/payment/unpaid/unpaid_calls.ts'
 import type { Call, Json, Offer } from '../../../core/mod.ts'

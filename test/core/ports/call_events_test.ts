@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { type CallEvent, type CallObserver, reportedChanges } from '../../../core/ports/call_events.ts'
 import { newCall, signed, T } from '../../conformance/storage_questions.ts'
 

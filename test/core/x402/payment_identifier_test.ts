@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { scriptedVendor } from '../../fakes/images.ts'
 import type { Gateway, Payment, Storage } from '../../../core/mod.ts'
 import { type Answer, type Buyer, decodeHeader, FOX, kit, type Kit, slowVendor } from '../../kit.ts'

@@ -1,7 +1,7 @@
 /** /operator/controls: what can be changed, what is refused with which words, and that other replicas hear of it. */
 import { describe, expect, test } from 'bun:test'
 import { Validator } from '@seriousme/openapi-schema-validator'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { controls } from '../../../core/payment/control/controls.ts'
 import { operatorDocument } from '../../../server/operator/openapi.ts'
 import { operatorApi } from '../../../server/operator/mod.ts'

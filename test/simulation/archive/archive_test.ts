@@ -1,6 +1,6 @@
 /** The simulation of archive and retention, and the rules without which it finds a broken law. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import type { Objects, Storage } from '../../../core/ports/mod.ts'
 import { scaled } from '../../scope.ts'

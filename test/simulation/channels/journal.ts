@@ -1,5 +1,5 @@
 /** A storage that can be as it was: it keeps what was written, and writes it again up to a moment. */
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 
 export type Journal = {

@@ -12,7 +12,7 @@ import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds.ts
 import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
 import { lower } from '../../../adapters/chains/lib/hex.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../../core/mod.ts'
 import { keySalt } from '../../../core/x402/api_key.ts'
 import { encodeFunctionData } from 'viem'

@@ -2,7 +2,7 @@
 import type { LeasedChain } from '../../../adapters/chains/evm/relayer_lease.ts'
 import type { Hex } from '../../../adapters/chains/lib/hex.ts'
 import type { Answer, Rpc } from '../../../adapters/chains/lib/json_rpc.ts'
-import { memoryStorage } from '../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Payment, Storage } from '../../../core/mod.ts'
 import { type Chance, chance } from '../chance.ts'
 import { type ScriptedNode, scriptedNode } from './node.ts'

@@ -1,4 +1,4 @@
-import { addressProblem } from '../node/address.ts'
+import { addressProblem, parseAddress } from '../node/address.ts'
 import { evmFamily } from '../family.ts'
 import { type CallOptions, type CheckResult, unavailable } from '../../lib/results.ts'
 import { chainIdOf } from '../exact/eip3009.ts'
@@ -23,7 +23,7 @@ import {
   settleRequest,
 } from './payload.ts'
 import { transferMonitor, type TransferMonitor } from './transfer_monitor.ts'
-import { parseAddress, checkValue } from '../exact/payload.ts'
+import { checkValue } from '../exact/payload.ts'
 import type { ApiConfig, ApiFailure, ApiResult } from '../../facilitator/api.ts'
 import { lower } from '../../lib/hex.ts'
 import { type InFlightSettlements, type PendingSettlement, inFlightSettlements } from '../../lib/in_flight.ts'

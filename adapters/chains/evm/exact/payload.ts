@@ -28,7 +28,6 @@ export const LAST_MS = 8_640_000_000_000_000n
 export const UINT256_MAX = 2n ** 256n - 1n
 
 export const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
-const isAddress = TypeCompiler.Compile(Address)
 export const Uint = Type.String({
   pattern: '^(0|[1-9][0-9]{0,77})$',
   description: 'a whole number in decimal digits, as text, without a sign or leading zeros',
@@ -58,12 +57,6 @@ export const ExactPayload = Type.Object({
 export type ExactPayload = Static<typeof ExactPayload>
 
 const isExactPayload = TypeCompiler.Compile(ExactPayload)
-
-/** Validates an address and returns it in lower case. Throws RangeError for anything else. */
-export function parseAddress(text: string): Hex {
-  if (isAddress.Check(text)) return lower(text)
-  throw new RangeError('not an address: must be 0x and 40 hex digits')
-}
 
 /** A well-formed payload that answers the offer. Hex is lower case; times are the payer's own, in seconds. */
 export type Exact = {

@@ -2,7 +2,8 @@ import type { CallOptions } from '../../lib/results.ts'
 import type { Settlement } from '../../../../core/ports/mod.ts'
 import type { Offer } from '../../../../core/x402/mod.ts'
 import { aggregateCall, balanceCall, MULTICALL, findPayment, type ContractCall, transferCall } from '../node/token.ts'
-import type { EvmFate, Reads } from '../node/reads.ts'
+import type { Reads } from '../node/reads.ts'
+import type { EvmFate, ExactFates } from './fate.ts'
 import type { GasMonitor } from '../node/gas.ts'
 import type { OutgoingTransaction, Relayer, SendResult } from '../node/relayer.ts'
 import { type Answer, hasCode, type Rpc } from '../../lib/json_rpc.ts'
@@ -73,6 +74,7 @@ export type SettlerParts = {
   readonly config: SettleConfig
   readonly rpc: Rpc
   readonly reads: Reads
+  readonly fates: ExactFates
   readonly relayer: Relayer
   readonly gasMonitor: GasMonitor
   readonly maxTogether: number
@@ -92,10 +94,10 @@ export type SettlerParts = {
 
 /** Settles through one relayer: waiting payments share a transaction, and each outcome is read from its own events. */
 export function evmSettler(
-  ports: { rpc: Rpc; reads: Reads; relayer: Relayer; gasMonitor: GasMonitor },
+  ports: { rpc: Rpc; reads: Reads; fates: ExactFates; relayer: Relayer; gasMonitor: GasMonitor },
   config: SettleConfig,
 ): Settler {
-  const { rpc, reads, relayer, gasMonitor } = ports
+  const { rpc, reads, fates, relayer, gasMonitor } = ports
 
   const jobs = new Map<string, SettlementJob>()
 
@@ -103,6 +105,7 @@ export function evmSettler(
     config,
     rpc,
     reads,
+    fates,
     relayer,
     gasMonitor,
     maxTogether: config.maxTogether ?? 50,
@@ -135,7 +138,7 @@ export async function settle(settler: SettlerParts, request: SettlementRequest, 
   if (at.now >= exact.expiresAt && !settler.jobs.has(id))
     return settlementFrom(
       settler,
-      await settler.reads.fate(exact, offer, at.signal),
+      await settler.fates.fate(exact, offer, at.signal),
       exact,
       'the authorization is expired',
     )
@@ -267,7 +270,7 @@ export function isPayerAllowed(settler: SettlerParts, job: SettlementJob): boole
   const count = settler.revertLimiter.count(exact.from, now)
   const pause = `nothing is sent for it until ${new Date(until).toISOString()}`
   const reason = `${count} transfers of ${exact.from} passed simulation and reverted on chain; ${pause}`
-  void settler.reads.fate(exact, offer).then((fate) => job.done(settlementFrom(settler, fate, exact, reason)))
+  void settler.fates.fate(exact, offer).then((fate) => job.done(settlementFrom(settler, fate, exact, reason)))
   return false
 }
 
@@ -342,10 +345,10 @@ export async function conclude(
   const isMined = sent.kind === 'mined'
   const paid = isMined && findPayment(sent.receipt, job.exact, job.offer)
   if (paid) {
-    settler.reads.rememberTransaction(job.exact.key, sent.receipt.transactionHash)
+    settler.fates.rememberTransaction(job.exact.key, sent.receipt.transactionHash)
     return job.done({ kind: 'settled', receipt: paid })
   }
-  const fate = await settler.reads.fate(job.exact, job.offer)
+  const fate = await settler.fates.fate(job.exact, job.offer)
   const isWasted = isMined && (fate.kind === 'open' || fate.kind === 'dead')
   if (isWasted && (!wasShared || fate.kind === 'dead')) settler.revertLimiter.recordRevert(job.exact.from, job.now)
   job.failedInBatch ||= isWasted && fate.kind === 'open'
@@ -363,7 +366,7 @@ export async function refuse(settler: SettlerParts, job: SettlementJob): Promise
   const { exact, offer, target } = job
   const balanceOf = { to: target.to, data: balanceCall(exact.from) }
   const [fate, seen] = await Promise.all([
-    settler.reads.fate(exact, offer),
+    settler.fates.fate(exact, offer),
     settler.reads.view([balanceOf], { lagSeconds: 0 }),
   ])
   const balance = seen.kind === 'seen' ? uintIn(seen.results[0]) : undefined

@@ -1,25 +1,11 @@
 import { decodeFunctionResult } from 'viem'
-import { type Offer, type Usdc, usdc } from '../../../../core/x402/mod.ts'
-import type { Fate } from '../../../../core/ports/mod.ts'
-import {
-  AGGREGATE_ABI,
-  aggregateCall,
-  AUTHORIZATION_CANCELED,
-  AUTHORIZATION_USED,
-  balanceCall,
-  type ChainLog,
-  MULTICALL,
-  findPayment,
-  parseReceipt,
-  stateCall,
-  type ContractCall,
-} from './token.ts'
+import { type Usdc, usdc } from '../../../../core/x402/mod.ts'
+import { AGGREGATE_ABI, aggregateCall, balanceCall, type ContractCall, MULTICALL } from './token.ts'
+import { parseAddress } from './address.ts'
 import { callContract, type ContractLimits, contractCaller, type ContractResult, type Fee } from './contracts.ts'
-import { type Rpc, type RpcFailure, failure, asFailure } from '../../lib/json_rpc.ts'
-import { parseAddress, type Exact, LOOKBACK_SECONDS } from '../exact/payload.ts'
-import { flagIn, type Hex, hexOf, isHex, lower, numberIn, uintIn, word } from '../../lib/hex.ts'
-import { blockAt, searchPast, type SearchPosition } from './log_search.ts'
-import { boundedMap, type BoundedMap } from '../../../../core/lib/mod.ts'
+import { asFailure, failure, type Rpc, type RpcFailure } from '../../lib/json_rpc.ts'
+import { type Hex, hexOf, isHex, lower, numberIn, uintIn } from '../../lib/hex.ts'
+import { blockAt } from './log_search.ts'
 
 /**
  * The results of several calls at one block. `time` is the block's, in seconds; a call that reverted has `ok: false`.
@@ -46,9 +32,6 @@ export type ViewOptions = {
   readonly direct?: boolean
 }
 
-/** A fate; `isUsed` when the token reports the authorization as used and no event shows what for. */
-export type EvmFate = Fate | { readonly kind: 'unknown'; readonly reason: string; readonly isUsed: true }
-
 export type Reads = {
   view(calls: readonly ContractCall[], at: ViewOptions): Promise<ViewResult | RpcFailure>
   /**
@@ -60,11 +43,8 @@ export type Reads = {
     call: ContractCall,
     at: { signal: AbortSignal; from?: Hex },
   ): Promise<ContractResult | RpcFailure>
-  fate(exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate>
   /** The token balance of an address. Rejects for an invalid address and when the node does not answer. */
   balance(token: string, address: string, at: Pick<ViewOptions, 'lagSeconds' | 'signal'>): Promise<Usdc>
-  /** Remembers the transaction that used an authorization, so that `fate` need not search for it. */
-  rememberTransaction(key: string, transaction: Hex): void
   /** Whether Multicall3 is available, as found by `check`. Until then, reads take one more round trip. */
   multicall(): boolean
   /** Also checks how contracts count blocks: on some rollups they see the parent chain's count. */
@@ -87,8 +67,6 @@ export type ReadsConfig = {
   readonly contracts?: Partial<ContractLimits>
 }
 
-const MAX_REMEMBERED = 10_000
-
 /** Multicall3's getBlockNumber(). */
 const BLOCK_NUMBER_CALL: ContractCall = { to: MULTICALL, data: '0x42cbb15c' }
 
@@ -97,9 +75,6 @@ export type EvmNode = {
   readonly rpc: Rpc
   readonly config: ReadsConfig
   readonly tag: 'latest' | 'pending'
-  readonly transactionHints: BoundedMap<Hex>
-  /** Unfinished searches, by the block they continue from. */
-  readonly searches: BoundedMap<SearchPosition>
   multicall: boolean
   countsBlocks: boolean
   /** Time of the newest block seen by this process; a node that shows an older one is behind. */
@@ -109,14 +84,11 @@ export type EvmNode = {
 export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   const tag = config.readAt ?? 'latest'
   const contracts = contractCaller(rpc, config.contracts)
-  const transactionHints = boundedMap<Hex>(MAX_REMEMBERED)
 
   const node: EvmNode = {
     rpc,
     config,
     tag,
-    transactionHints,
-    searches: boundedMap<SearchPosition>(MAX_REMEMBERED),
     multicall: false,
     countsBlocks: false,
     newest: 0,
@@ -124,9 +96,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
   return {
     view: (...args) => view(node, ...args),
     callContract: (address, call, at) => contracts.request(address, call, { ...at, block: tag }),
-    fate: (...args) => fate(node, ...args),
     balance: (...args) => balance(node, ...args),
-    rememberTransaction: transactionHints.set,
     multicall: () => node.multicall,
     setMulticall: (...args) => setMulticall(node, ...args),
   }
@@ -251,76 +221,6 @@ export async function balance(
   const units = uintIn(seen.results[0])
   if (units === undefined) throw new Error('balanceOf() did not return a number')
   return usdc(units)
-}
-
-export async function fate(node: EvmNode, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
-  const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
-  const seen = await view(node, [call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
-  if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
-  const used = flagIn(seen.results[0])
-  if (used === undefined) return { kind: 'unknown', reason: 'authorizationState() did not return a boolean' }
-  // A transfer needs block.timestamp < validBefore and time only grows, so an authorization unused by now stays
-  // unused.
-  if (!used) return BigInt(seen.time) >= exact.validBefore ? { kind: 'dead' } : { kind: 'open' }
-  const known = node.transactionHints.get(exact.key)
-  const hinted = known && (await fateIn(node, known, { exact, offer }, signal))
-  if (hinted && hinted.kind === 'paid') return hinted
-  return search(node, exact, offer, signal)
-}
-
-/** Decides between paid and dead by what the transaction that used the authorization did. */
-export async function fateIn(
-  node: EvmNode,
-  transaction: Hex,
-  { exact, offer }: { exact: Exact; offer: Offer },
-  signal?: AbortSignal,
-): Promise<Fate> {
-  const answer = await node.rpc.request('eth_getTransactionReceipt', [transaction], signal)
-  if (answer.kind === 'failure') return { kind: 'unknown', reason: answer.reason }
-  const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
-  if (!receipt) return { kind: 'unknown', reason: 'the transaction that used the authorization has no receipt' }
-  const paid = findPayment(receipt, exact, offer)
-  if (!paid) return { kind: 'dead' }
-  node.transactionHints.set(exact.key, receipt.transactionHash)
-  return { kind: 'paid', receipt: paid }
-}
-
-/**
- * Searches the event that used the authorization, newest blocks first, no further back than it can be
- * (`maxLifetimeSeconds`).
- */
-export async function search(node: EvmNode, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
-  const head = await blockAt(node.rpc, 'latest', signal)
-  if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
-  const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time
-  const first = last - offer.maxTimeoutSeconds - (node.config.lookbackSeconds ?? LOOKBACK_SECONDS)
-  const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], `0x${word(exact.from)}`, exact.nonce]
-  const past = { filter: { address: lower(offer.asset), topics }, key: exact.key, first, last, head }
-  const { searches: positions, config } = node
-  const end = await searchPast(node.rpc, { ...past, positions, window: config.logWindow, signal }, (logs) =>
-    logs.find((log) => isAuthorizationEvent(log, exact, offer)),
-  )
-  if (end.kind === 'failure' || end.kind === 'refused') return { kind: 'unknown', reason: end.reason }
-  if (end.kind === 'found') {
-    const { topics: found, transactionHash } = end.found
-    if (found[0] === AUTHORIZATION_CANCELED) return { kind: 'dead' }
-    if (found[0] === AUTHORIZATION_USED) return await fateIn(node, transactionHash, { exact, offer }, signal)
-  }
-  const isOver = end.kind !== 'more'
-  return {
-    kind: 'unknown',
-    reason: `the authorization is used, but its event was not found${isOver ? '' : ' yet'}`,
-    isUsed: true,
-  }
-}
-
-/** Whether the log is about this authorization: another one's event must not make ours dead. */
-function isAuthorizationEvent(log: ChainLog, exact: Exact, offer: Offer): boolean {
-  return (
-    log.address === lower(offer.asset) &&
-    log.topics[1]?.slice(2) === word(exact.from) &&
-    log.topics[2]?.slice(2) === word(exact.nonce)
-  )
 }
 
 /** Whether the call itself failed, and not the node. */

@@ -2,7 +2,6 @@
 import { encodeFunctionData, parseAbi } from 'viem'
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Receipt } from '../../../../core/x402/mod.ts'
-import type { Exact } from '../exact/payload.ts'
 import { type Hex, isHex, isQuantity, lower, numberIn, word } from '../../lib/hex.ts'
 
 /** One call to a contract. */
@@ -28,9 +27,20 @@ const abi = parseAbi([
 
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** A transfer that its payer has authorized by a signature (EIP-3009). */
+export type AuthorizedTransfer = {
+  readonly from: Hex
+  readonly to: Hex
+  readonly value: bigint
+  readonly validAfter: bigint
+  readonly validBefore: bigint
+  readonly nonce: Hex
+  readonly signature: Hex
+}
+
 /** Encodes the transfer: the overload with v, r, s for a key's 65 bytes, the one with bytes otherwise (decision 67). */
-export function transferCall(exact: Exact): Hex {
-  const { from, to, value, validAfter, validBefore, nonce, signature } = exact
+export function transferCall(transfer: AuthorizedTransfer): Hex {
+  const { from, to, value, validAfter, validBefore, nonce, signature } = transfer
   if (signature.length !== 132) {
     return encodeFunctionData({
       abi,
@@ -83,21 +93,21 @@ export type ChainReceipt = {
  */
 export function findPayment(
   receipt: ChainReceipt,
-  exact: Exact,
+  { from, nonce, value }: Pick<AuthorizedTransfer, 'from' | 'nonce' | 'value'>,
   offer: { asset: string; payTo: string; network: string },
 ): Receipt | undefined {
   if (!receipt.success) return undefined
   const asset = lower(offer.asset)
   const logs = receipt.logs.filter((log) => log.address === asset)
-  const usedIndex = logs.findIndex((log) => isEvent(log, AUTHORIZATION_USED, [exact.from, exact.nonce]))
+  const usedIndex = logs.findIndex((log) => isEvent(log, AUTHORIZATION_USED, [from, nonce]))
   const next = usedIndex < 0 ? undefined : logs[usedIndex + 1]
-  if (!next || !isEvent(next, TRANSFER, [exact.from, lower(offer.payTo)]) || next.data !== `0x${word(exact.value)}`)
+  if (!next || !isEvent(next, TRANSFER, [from, lower(offer.payTo)]) || next.data !== `0x${word(value)}`)
     return undefined
   return {
     transaction: receipt.transactionHash,
     network: offer.network,
-    payer: checksummed(exact.from),
-    amount: String(exact.value),
+    payer: checksummed(from),
+    amount: String(value),
     block: receipt.block,
   }
 }

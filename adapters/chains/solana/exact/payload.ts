@@ -1,16 +1,15 @@
 /**
  * Scheme `exact` on Solana: which transactions pay an offer, decided by their bytes alone, in the order of decision 68.
  */
-import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
+import { findAssociatedTokenPda } from '@solana-program/token'
 import { type Address, address } from '@solana/kit'
 import { type Offer, parseAtomic, type Payment } from '../../../../core/x402/mod.ts'
 import type { PaymentCode, Refused } from '../../../../core/ports/mod.ts'
 import { boundedMap } from '../../../../core/lib/mod.ts'
 import { isSignedBy } from '../node/keys.ts'
+import { TOKEN, TOKEN_2022 } from '../node/reads.ts'
 import { parseAddress, type Instruction, parseTransaction, type SolanaTransaction } from '../node/transaction.ts'
 
-export const TOKEN = TOKEN_PROGRAM_ADDRESS
-export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
 const COMPUTE_BUDGET = address('ComputeBudget111111111111111111111111111111')
 const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')

@@ -1,9 +1,12 @@
 /** Calls to a Solana node and the parsing of its answers. Nothing here rejects; an unreadable answer is a failure. */
-import type { Address } from '@solana/kit'
+import { TOKEN_PROGRAM_ADDRESS } from '@solana-program/token'
+import { type Address, address } from '@solana/kit'
 import { fromBase64 } from '../../../../core/lib/mod.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../../lib/json_rpc.ts'
-import { type SolanaExact, TOKEN, TOKEN_2022 } from '../exact/payload.ts'
-import { encodeAddress, parseTransaction } from './transaction.ts'
+import { encodeAddress, parseTransaction, type SolanaTransaction } from './transaction.ts'
+
+export const TOKEN = TOKEN_PROGRAM_ADDRESS
+export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
 
 export type Commitment = 'processed' | 'confirmed' | 'finalized'
 
@@ -233,10 +236,18 @@ export function parseTokenAccount(
   return { amount: view(data).getBigUint64(64, true), owner: data.subarray(32, 64), isFrozen: data[108] === 2 }
 }
 
+/** The transfer that a transaction is expected to make. */
+type Transfer = {
+  readonly tx: SolanaTransaction
+  readonly destination: Address
+  readonly mint: Address
+  readonly amount: bigint
+}
+
 /** Whether the transaction ran without error and left exactly the amount in the destination. */
 export function isPayment(
   { failed, tokenChange }: ConfirmedTransaction,
-  { tx, destination, mint, amount }: SolanaExact,
+  { tx, destination, mint, amount }: Transfer,
 ): boolean {
   return !failed && tokenChange(tx.accounts.indexOf(destination), mint) === amount
 }

@@ -7,7 +7,7 @@ import { type MemoryChain, memoryChain } from '../../../../adapters/chains/evm/m
 import type { EvmChain } from '../../../../adapters/chains/evm/mod.ts'
 import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/node/gas.ts'
 import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/relayer_lease.ts'
-import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { cashHarness, cashSubject } from '../../../conformance/cash_harness.ts'
 import { chainLaws } from '../../../conformance/chains.ts'
 import { runLaws } from '../../../conformance/law.ts'

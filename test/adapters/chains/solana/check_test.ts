@@ -3,13 +3,8 @@ import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { getBase58Decoder } from '@solana/kit'
 import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
 import { parseFeePayer, isValidProof } from '../../../../adapters/chains/solana/node/keys.ts'
-import {
-  DEFAULT_FEE_LIMITS,
-  checkPayment,
-  TOKEN,
-  TOKEN_2022,
-  tokenAccount,
-} from '../../../../adapters/chains/solana/exact/payload.ts'
+import { DEFAULT_FEE_LIMITS, checkPayment, tokenAccount } from '../../../../adapters/chains/solana/exact/payload.ts'
+import { TOKEN, TOKEN_2022 } from '../../../../adapters/chains/solana/node/reads.ts'
 import { MINT } from '../../../../server/devnet/solana/tokens.ts'
 import {
   ANYBODYS,

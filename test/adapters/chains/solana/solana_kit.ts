@@ -20,7 +20,8 @@ import {
   setTransactionMessageLifetimeUsingBlockhash,
 } from '@solana/kit'
 import { solanaChain, type SolanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'
-import { TOKEN, tokenAccount } from '../../../../adapters/chains/solana/exact/payload.ts'
+import { tokenAccount } from '../../../../adapters/chains/solana/exact/payload.ts'
+import { TOKEN } from '../../../../adapters/chains/solana/node/reads.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { SLOT_MS } from '../../../../server/devnet/solana/ledger.ts'
 import { solanaNode, type SolanaNode } from '../../../../server/devnet/solana/node.ts'

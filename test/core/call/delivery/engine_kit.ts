@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
 import { memoryObjects } from '../../../../adapters/objects/memory.ts'
-import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { noDeliveries } from '../../../../core/call/delivery/deliveries.ts'
 import type { OpenedCall } from '../../../../core/call/work/opened_call.ts'
 import {

@@ -1,5 +1,5 @@
 /** How a video is sold once it is paid for: what its vendor is asked, what a poll URL says, and how its end reads. */
-import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { CHARACTER, type Character, FOREVER } from '../../../../core/products/video/owned_characters.ts'
 import { describe, expect, test } from 'bun:test'
 import { usdc } from '../../../../core/x402/money.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { solanaFamily } from '../../../../adapters/chains/solana/family.ts'
-import { memoryStorage } from '../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import type { Spend, Storage } from '../../../../core/ports/mod.ts'
 import { walletOf } from '../../../../core/products/lib/wallet_lists.ts'

@@ -6,7 +6,7 @@ import { channelDigests } from '../../../../../adapters/chains/evm/channels/dige
 import { type ChannelSettings, type EvmChain, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
 import { lower } from '../../../../../adapters/chains/lib/hex.ts'
 import { BATCH_SETTLEMENT, ERC3009_COLLECTOR } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'

@@ -10,7 +10,7 @@ import {
   batchSettlementAbi as abi,
   ERC3009_COLLECTOR,
 } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { NETWORK, world, type World } from '../evm_kit.ts'
 import { channelKit, DEPOSIT, PRICE } from './channel_kit.ts'

@@ -9,7 +9,7 @@ import type { ContractCall } from '../../../../../adapters/chains/evm/node/token
 import { type Hex, lower, word } from '../../../../../adapters/chains/lib/hex.ts'
 import { failure } from '../../../../../adapters/chains/lib/json_rpc.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { sqliteStorage } from '../../../../../adapters/storage/sqlite/mod.ts'
 import { type Storage, usdc } from '../../../../../core/mod.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'

@@ -1,7 +1,7 @@
 /** What the gateway pays for deposits and refunds of channels, and what it asks for in return. */
 import { describe, expect, test } from 'bun:test'
 import { channelCosts, DEPOSIT_GAS, REFUND_GAS } from '../../../../../adapters/chains/evm/channels/costs.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { voucherBuyer, voucherChain } from './vouchers.ts'

@@ -2,7 +2,7 @@
 import { expect, test } from 'bun:test'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { channelStates, type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import type { Hex } from '../../../../../adapters/chains/lib/hex.ts'
 import { door } from '../../../../kit.ts'
 

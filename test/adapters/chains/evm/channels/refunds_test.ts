@@ -15,7 +15,7 @@ import {
 import type { SendResult } from '../../../../../adapters/chains/evm/node/relayer.ts'
 import { type Hex, word } from '../../../../../adapters/chains/lib/hex.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { FREE } from './vouchers.ts'
 
 const T = 1_795_132_800_000

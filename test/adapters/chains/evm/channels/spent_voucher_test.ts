@@ -1,6 +1,6 @@
 /** Vouchers that have paid are public: claims publish them. What they allow above the charge buys nothing. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { voucherBuyer, voucherChain } from './vouchers.ts'

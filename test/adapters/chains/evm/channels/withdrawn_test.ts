@@ -1,6 +1,6 @@
 /** Channels whose payer takes the money back while a call of it is worked on, or lies there uncollected. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { voucherBuyer, voucherChain } from './vouchers.ts'

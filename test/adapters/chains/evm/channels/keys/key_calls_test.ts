@@ -8,7 +8,7 @@ import type { ReservedCall } from '../../../../../../adapters/chains/evm/channel
 import { channelStates } from '../../../../../../adapters/chains/evm/channels/state.ts'
 import { recoverSigner } from '../../../../../../adapters/chains/evm/exact/eip3009.ts'
 import { type Hex, word } from '../../../../../../adapters/chains/lib/hex.ts'
-import { memoryStorage } from '../../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'
 import { keySalt } from '../../../../../../core/x402/api_key.ts'
 import type { Storage } from '../../../../../../core/mod.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'

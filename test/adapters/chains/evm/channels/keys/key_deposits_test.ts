@@ -1,6 +1,6 @@
 /** Deposits for API keys that move nothing. */
 import { expect, test } from 'bun:test'
-import { memoryStorage } from '../../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../../core/x402/offer.ts'
 import { FREE, keyBuyer, voucherChain } from '../vouchers.ts'

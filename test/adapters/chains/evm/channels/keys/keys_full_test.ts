@@ -8,7 +8,7 @@ import { batchSettlementAbi } from '../../../../../../adapters/chains/evm/node/x
 import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease.ts'
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
 import { systemClock } from '../../../../../../adapters/local.ts'
-import { memoryStorage } from '../../../../../../adapters/storage/memory.ts'
+import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'
 import type { ChainKeys } from '../../../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../../../core/mod.ts'
 import { keySalt, keyText, privateKeyOf } from '../../../../../../core/x402/api_key.ts'

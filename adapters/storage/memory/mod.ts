@@ -1,10 +1,10 @@
-import type { Storage } from '../../core/ports/mod.ts'
-import { callStorage } from './memory/calls.ts'
-import { coordination } from './memory/coordination.ts'
-import { ledgerReads } from './memory/ledger_reads.ts'
-import { recordStorage } from './memory/records.ts'
-import { retention } from './memory/retention.ts'
-import { noRows } from './memory/tables.ts'
+import type { Storage } from '../../../core/ports/mod.ts'
+import { callStorage } from './calls.ts'
+import { coordination } from './coordination.ts'
+import { ledgerReads } from './ledger_reads.ts'
+import { recordStorage } from './records.ts'
+import { retention } from './retention.ts'
+import { noRows } from './tables.ts'
 
 /**
  * The reference storage, in memory: the other storages must give the same answers. Everything is lost with the process

@@ -1,4 +1,4 @@
-import { isBusy, isDamaged, type SqliteDriver } from './sqlite/driver.ts'
+import { isBusy, isDamaged, type SqliteDriver } from './driver.ts'
 
 /** Maximum steps that share one commit: bounds how long a commit blocks the event loop. */
 const MAX_BATCH = 64
@@ -135,13 +135,6 @@ async function commitWaiting(state: Writing): Promise<void> {
 async function drain(state: Writing): Promise<void> {
   while (state.waiting.length > 0) await commitWaiting(state)
   state.draining = undefined
-}
-
-/** About how many characters a result takes: the length of its texts. */
-export function weightOf(value: unknown): number {
-  if (typeof value === 'string') return value.length
-  if (typeof value !== 'object' || value === null) return 0
-  return Object.values(value).reduce((sum: number, each: unknown) => sum + weightOf(each), 0)
 }
 
 /** Retries, without blocking, while another process has the lock. */

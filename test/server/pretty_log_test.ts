@@ -1,6 +1,6 @@
 /** The log at a terminal. */
 import { expect, test } from 'bun:test'
-import { prettyLines } from '../../../server/signals/pretty_log.ts'
+import { prettyLines } from '../../server/pretty_log.ts'
 
 const TIME = new Date(2026, 10, 20, 9, 8, 7).getTime()
 const line = (fields: object) => `${JSON.stringify({ level: 30, time: TIME, ...fields })}\n`

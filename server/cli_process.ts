@@ -1,7 +1,7 @@
 /** A process that runs a command: its input, its output, and its end. */
 import { createInterface } from 'node:readline/promises'
-import type { Io } from '../command.ts'
-import { runFarebox } from '../mod.ts'
+import type { Io } from './cli/command.ts'
+import { runFarebox } from './cli/mod.ts'
 
 /** Runs a command and ends the process with its exit code, unless the command goes on. */
 export async function runProcess(args: readonly string[], serve: Io['serve']): Promise<void> {
