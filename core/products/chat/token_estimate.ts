@@ -290,8 +290,10 @@ function maxUtf8Bytes(text: string): number {
 
 // ── cache ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Shorter texts are cheaper to count again than to hash. */
-const MIN_MEMOIZED_LENGTH = 2_000
+/** Shorter texts are nearly as cheap to count again as to hash. */
+const MIN_MEMOIZED_LENGTH = 100
+/** About 300 bytes each. A request is counted without and with its payment, and an agent sends its conversation again. */
+const MAX_MEMOIZED = 10_000
 
 /** `digest` is a collision-resistant hash; a runtime's own takes a tenth of the time for megabytes. */
 type Remembering = { readonly entries?: number; readonly digest?: (text: string) => string }
@@ -299,16 +301,16 @@ type Remembering = { readonly entries?: number; readonly digest?: (text: string)
 type Counted = { readonly tokens: number; readonly isWhole: boolean }
 
 /**
- * Counts a long text once, since a request is sent twice: without and with its payment. Keeps hashes and counts, never
- * text, and evicts the least recently used. Concurrent counts are shared, failed ones are dropped. A count that stopped
- * early answers only callers whose limit is as low.
+ * Counts a text once, since a request is sent twice, without and with its payment, and most of a conversation with each
+ * of its turns. Keeps hashes and counts, never text, and evicts the least recently used. Concurrent counts are shared,
+ * failed ones are dropped. A count that stopped early answers only callers whose limit is as low.
  *
  * @example
  * const counted = memoized(countTokens, { entries: 500 })
  */
 export function memoized(
   countTokens: CountTokens,
-  { entries = 200, digest = (text) => bytesToHex(sha256(utf8ToBytes(text))) }: Remembering = {},
+  { entries = MAX_MEMOIZED, digest = (text) => bytesToHex(sha256(utf8ToBytes(text))) }: Remembering = {},
 ): CountTokens {
   const known = boundedMap<Promise<Counted>>(entries)
   return async (text, options = {}) => {
