@@ -11,7 +11,7 @@ import { blank } from '../../adapters/providers/lib/fitting.ts'
 import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/clients/payer.ts'
 import { ask, signed, wallets, type Gateway } from './buyers.ts'
 import type { Contestant, Entered, Generator } from './run.ts'
-import { fixed, table, total } from './print.ts'
+import { fixed, table, total, verdict } from './print.ts'
 
 /** `only` names the cases by what their names contain; all of them without it. */
 type Benching = { readonly load: Generator; readonly enter: Entered; readonly only: string | undefined }
@@ -156,7 +156,7 @@ export async function blocking({ load, enter, only }: Benching): Promise<void> {
 
   console.log('\nlongest gap of the event loop, in ms: by the clock, and what of it this thread computed')
   table(['', 'gap', 'cpu', 's', 'answer'], rows)
-  console.log(`  ${worst <= GOAL ? 'met  ' : 'SHORT'} ${fixed(worst, 0)} ms at most (goal: ${GOAL})`)
+  verdict(worst <= GOAL, `${fixed(worst, 0)} ms at most is the event loop held (goal: ${GOAL})`)
 }
 
 const DOCUMENTS = [

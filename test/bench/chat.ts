@@ -9,7 +9,7 @@ import { BUYERS, buyerName, type Facts } from './chat_gateways.ts'
 import type { Measured } from './chat_load.ts'
 import { type ChatProcesses, chatProcesses } from './chat_processes.ts'
 import { portkey, portkeyHeaders } from './portkey.ts'
-import { count, fixed, goal, median, table, total } from './print.ts'
+import { count, fixed, goal, median, table, total, verdict } from './print.ts'
 import { UPSTREAM_JOB } from './upstream.ts'
 
 export type ChatBench = ChatProcesses & { readonly isQuick: boolean }
@@ -169,8 +169,9 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
       0.5,
     )
   const later = behind('free', 'bare', { shape: 'stream', inFlight: 1 }, ({ first }) => first)
-  console.log(
-    `  ${later <= 1 ? 'met  ' : 'SHORT'} ${fixed(later, 2)} ms later than the bare proxy comes the first streamed byte, at the median, 1 in flight (goal: at most 1)`,
+  verdict(
+    later <= 1,
+    `${fixed(later, 2)} ms later than the bare proxy comes the first streamed byte, at the median, 1 in flight (goal: at most 1)`,
   )
   audit(requests, transfers)
   await memory()
@@ -267,9 +268,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
     ] as const
     for (const [one, ours, two, theirs] of checks)
       console.log(`  ${ours === theirs ? 'equal ' : 'DIFFER'} ${one} ${count(ours)}, ${two} ${count(theirs)}`)
-    console.log(
-      `  ${failures.length === 0 ? 'met  ' : 'SHORT'} ${failures.length === 0 ? 'no answer failed' : failures.join('\n        ')}`,
-    )
+    verdict(failures.length === 0, failures.length === 0 ? 'no answer failed' : failures.join('\n        '))
   }
 
   /** Processes that have done nothing before but a little warming. */

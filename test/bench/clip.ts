@@ -15,7 +15,7 @@ import { scriptedVideo } from '../fakes/videos.ts'
 import { teachMultipart } from '../adapters/objects/s3/s3_multipart.ts'
 import { s3Server } from '../adapters/objects/s3/s3_server.ts'
 import { kit } from '../kit.ts'
-import { fixed, table } from './print.ts'
+import { fixed, table, verdict } from './print.ts'
 
 const MIB = 1024 * 1024
 const CLIP_BYTES = 500 * MIB
@@ -122,7 +122,7 @@ export async function clip({ scratch, isQuick, children }: ClipBench): Promise<v
     { kind: 's3', config: (await s3.next()) as S3Config },
   ]
   const rows: string[][] = []
-  const verdicts: string[] = []
+  const verdicts: [isMet: boolean, text: string][] = []
   for (const store of stores) {
     const gateway = start({ role: 'gateway', host: address, store }, children)
     await gateway.next()
@@ -148,16 +148,17 @@ export async function clip({ scratch, isQuick, children }: ClipBench): Promise<v
       fixed(extra, 0),
       isWhole ? 'whole' : 'NOT WHOLE',
     ])
-    verdicts.push(
-      `  ${extra < GOAL_MIB && isWhole ? 'met  ' : 'SHORT'} ${fixed(extra, 0)} MiB of extra memory, to ${store.kind} (goal: under ${GOAL_MIB})`,
-    )
+    verdicts.push([
+      extra < GOAL_MIB && isWhole,
+      `${fixed(extra, 0)} MiB of extra memory, to ${store.kind} (goal: under ${GOAL_MIB})`,
+    ])
     await gateway.stop()
   }
   await host.stop()
   await s3.stop()
   console.log('\na clip bought and mirrored before it is settled; memory of the gateway process, by /proc')
   table(['to', 'MiB', 'seconds', 'MiB/s', 'before MiB', 'peak MiB', 'extra MiB', 'read back'], rows)
-  for (const verdict of verdicts) console.log(verdict)
+  for (const each of verdicts) verdict(...each)
 }
 
 function start(given: Given, children: Bun.Subprocess[]) {

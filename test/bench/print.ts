@@ -10,11 +10,23 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   }
 }
 
+const verdicts: string[] = []
+
+/** Says whether a goal is met, here and in the list at the end. */
+export function verdict(isMet: boolean, text: string): void {
+  const line = `${isMet ? 'met  ' : 'SHORT'} ${text}`
+  verdicts.push(line)
+  console.log(`  ${line}`)
+}
+
+/** Every verdict so far. */
+export const judged = (): readonly string[] => verdicts
+
 /** Judges the median of the rounds' ratios, and prints their spread. */
 export function goal(of: string, ratios: readonly number[], wanted: number): void {
   const got = median(ratios)
   const spread = `${fixed(Math.min(...ratios), 2)} to ${fixed(Math.max(...ratios), 2)}`
-  console.log(`  ${got >= wanted ? 'met  ' : 'SHORT'} ${fixed(got, 2)} (${spread}) ${of}; goal: at least ${wanted}`)
+  verdict(got >= wanted, `${fixed(got, 2)} (${spread}) ${of}; goal: at least ${wanted}`)
 }
 
 export function median(values: readonly number[]): number {

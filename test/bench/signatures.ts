@@ -6,7 +6,7 @@ import { keccak256, recoverTypedDataAddress, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { domainSeparator, signerRecovery, transferDigests } from '../../adapters/chains/evm/exact/eip3009.ts'
 import { nativeRecovery, portableRecovery } from '../../adapters/chains/evm/node/key_recovery.ts'
-import { fixed, goal, median, table } from './print.ts'
+import { fixed, goal, median, table, verdict } from './print.ts'
 
 const PAYMENTS = 200
 const ROUNDS = 7
@@ -82,7 +82,7 @@ export async function signatures(): Promise<void> {
     ]),
   )
   const [viem = [], , natively] = [...micros.values()]
-  if (!natively) return console.log('  SHORT no native library is installed (secp256k1)')
+  if (!natively) return verdict(false, 'no native library is installed (secp256k1)')
   goal(
     'times as fast as viem, native',
     natively.map((each, round) => (viem[round] ?? NaN) / each),

@@ -9,7 +9,7 @@ import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { compileBinary } from '../../server/release/binary.ts'
 import { GENERATIONS } from '../server/clients/payer.ts'
 import { ORDER } from './buyers.ts'
-import { fixed, median, table } from './print.ts'
+import { fixed, median, table, verdict } from './print.ts'
 
 const ROOT = join(import.meta.dir, '../..')
 const RUNS = 5
@@ -61,8 +61,7 @@ export async function start({ scratch, children }: StartBench): Promise<void> {
       ['idleMb', 'MB idle'],
     ] as const) {
       const got = median((seen.get(name) ?? []).map((each) => each[key]))
-      const verdict = got <= goals[key] ? 'met  ' : 'SHORT'
-      console.log(`  ${verdict} ${fixed(got, 0)} ${unit}, ${name}; goal: at most ${goals[key]}`)
+      verdict(got <= goals[key], `${fixed(got, 0)} ${unit}, ${name}; goal: at most ${goals[key]}`)
     }
   }
 }

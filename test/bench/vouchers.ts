@@ -14,7 +14,7 @@ import { voucherBuyer } from '../adapters/chains/evm/channels/vouchers.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
 import type { Measured } from './chat_load.ts'
 import { type ChatProcesses, chatProcesses } from './chat_processes.ts'
-import { count, fixed, goal, median, table, total } from './print.ts'
+import { count, fixed, goal, median, table, total, verdict } from './print.ts'
 
 const PATH = '/api/v1/chat/completions'
 const FREE_MODEL = 'openai/gpt-oss-120b'
@@ -114,7 +114,7 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
     (sum, { bad }) => sum + total(bad),
     0,
   )
-  console.log(`  ${failed === 0 ? 'met  ' : 'SHORT'} ${failed} of Farebox's vouchers failed (goal: none)`)
+  verdict(failed === 0, `${failed} of Farebox's vouchers failed (goal: none)`)
   for (const [key, runs] of seen)
     for (const { complaint } of runs)
       if (complaint) console.log(`  first failure of ${key}: ${complaint.slice(0, 600)}`)

@@ -292,7 +292,7 @@ function maxUtf8Bytes(text: string): number {
 
 /** Shorter texts are nearly as cheap to count again as to hash. */
 const MIN_MEMOIZED_LENGTH = 100
-/** About 300 bytes each. A request is counted without and with its payment, and an agent sends its conversation again. */
+/** About 300 bytes each. A request comes without and with its payment, and an agent sends its conversation again. */
 const MAX_MEMOIZED = 10_000
 
 /** `digest` is a collision-resistant hash; a runtime's own takes a tenth of the time for megabytes. */
