@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 
-const MAIN = join(import.meta.dirname, '../../../server/main.ts')
+export const MAIN = join(import.meta.dirname, '../../../server/main.ts')
 
 export type FareboxProcess = {
   /** The address that it greets with; rejects with what it printed when it ends before. */

@@ -5,6 +5,7 @@
 import { parseArgs } from 'node:util'
 import type { Attack, Outcome } from './attack.ts'
 import { attacks as flooding } from './claims.ts'
+import { attacks as closing } from './closing.ts'
 import { attacks as deleting } from './deletion.ts'
 import { attacks as draining } from './drain.ts'
 import { attacks as hanging } from './hang.ts'
@@ -12,6 +13,7 @@ import { attacks as impersonating } from './impersonate.ts'
 import { attacks as takingByKey } from './keys.ts'
 import { attacks as chargingByMpp } from './mpp.ts'
 import { attacks as reading } from './read.ts'
+import { attacks as recovering } from './recovery.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
 import { startTarget } from './target.ts'
@@ -27,6 +29,8 @@ export const ATTACKS: readonly Attack[] = [
   ...deleting,
   ...takingByKey,
   ...chargingByMpp,
+  ...closing,
+  ...recovering,
 ]
 /** An attack that takes longer was not refused, and is lost. */
 const LIMIT_MS = 90_000
