@@ -1,15 +1,27 @@
-/** Strangers' channels in the logs that a lost database is written from again. */
+/** What strangers have left on the chain for a database that is lost and written again from it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { encodeFunctionData, toHex } from 'viem'
+import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'
 import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
+import type { Payment } from '../../../core/x402/protocol.ts'
 import { COLLECTOR, COLLECTOR_CODE } from '../../conformance/schemes/signers.ts'
 import type { Attack, Outcome } from './attack.ts'
-import { newAccount, offerFor, ORDERS, send, setBalance, walletWith } from './caller.ts'
-import { ask, channelFor, deposit, depositAlone, funded, newKey, usageOf } from './key_caller.ts'
+import {
+  isWhole,
+  newAccount,
+  offerFor,
+  ORDERS,
+  post,
+  send,
+  setBalance,
+  transactions,
+  variant,
+  walletWith,
+} from './caller.ts'
+import { ask, channelFor, deposit, depositAlone, funded, KEYS, newKey, usageOf } from './key_caller.ts'
 import { MAIN } from './process.ts'
 import type { Target } from './target.ts'
 
@@ -27,6 +39,15 @@ async function command({ dir, environment }: Target, args: readonly string[]): P
   const [code] = await once(child, 'exit')
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${text}`)
   return text
+}
+
+/** The operator writes the keys again. Resolves with what was printed. */
+async function dropDatabase(target: Target): Promise<string> {
+  await target.crash()
+  for (const end of ['', '-wal', '-shm']) rmSync(join(target.dir, `target.db${end}`), { force: true })
+  const printed = await command(target, ['keys', 'recover', '--from-block', '0'])
+  await target.restart()
+  return printed
 }
 
 /** Channels of strangers: one of a buyer before its own deposit, others that name its key or a key of nobody. */
@@ -49,10 +70,7 @@ async function recoverAmongStrangers(target: Target): Promise<Outcome> {
   }
   await target.chain('anvil_mine', [toHex(BLOCKS), '0x0'])
   await depositAlone(target, await deposit(offer, { ...opened, price: '0' }))
-  await target.crash()
-  for (const end of ['', '-wal', '-shm']) rmSync(join(target.dir, `target.db${end}`), { force: true })
-  const printed = await command(target, ['keys', 'recover', '--from-block', '0'])
-  await target.restart()
+  const printed = await dropDatabase(target)
   let lost = 0
   for (const { key } of [usual, opened]) {
     const found = await ask(target, { path: '/v1/key', key })
@@ -64,6 +82,50 @@ async function recoverAmongStrangers(target: Target): Promise<Outcome> {
   return { tried, refused: tried - lost, note: `${keys.length} channels of 2 keys are listed; ${printed.trim()}` }
 }
 
+type Claim = { readonly voucher: { readonly maxClaimableAmount: bigint }; readonly signature: Hex }
+
+/** The voucher of the last claim, as anybody reads it on the chain. */
+async function publishedVoucher(target: Target): Promise<Claim> {
+  const claimsIn = (data: Hex): readonly Claim[] => {
+    const call = decodeFunctionData({ abi: batchSettlementAbi, data })
+    if (call.functionName === 'multicall') return call.args[0].flatMap(claimsIn)
+    return call.functionName === 'claimWithSignature' ? (call.args[0] as readonly Claim[]) : []
+  }
+  const ours = (await transactions(target)).filter(({ to }) => to?.toLowerCase() === BATCH_SETTLEMENT.toLowerCase())
+  const last = ours.flatMap(({ input }) => claimsIn(input)).at(-1)
+  if (!last) throw new Error('nothing was claimed')
+  return last
+}
+
+/** A voucher that covers a child's cap is published; after the loss of the database its key buys, then a stranger. */
+async function spendPublished(target: Target): Promise<Outcome> {
+  const offer = await offerFor(target, ORDERS.chat, 'batch-settlement')
+  const { wallet, key } = await funded(target, offer)
+  const { config, id } = channelFor(offer, wallet, key)
+  const buy = async (number: number) => {
+    const order = variant(ORDERS.chat, number)
+    const { status, text } = await ask(target, { path: order.path, key, body: order.body })
+    if (status !== 200) throw new Error(`a key was refused: ${status} ${text.slice(0, 300)}`)
+  }
+  for (let i = 0; i < 12; i++) await buy(i)
+  // The voucher is then above what is claimed by two calls.
+  await ask(target, { path: KEYS, key, body: { name: 'child', cap: '0.04' } })
+  await buy(20)
+  await ask(target, { path: `${KEYS}/close`, key, body: {} })
+  await depositAlone(target, await deposit(offer, { wallet, key, price: '0' }))
+  const { voucher: published, signature } = await publishedVoucher(target)
+  const voucher = { channelId: id, maxClaimableAmount: String(published.maxClaimableAmount), signature }
+  const payload = { type: 'voucher', channelConfig: config, voucher }
+  const payment = { x402Version: 2, accepted: offer, payload } as Payment
+  await dropDatabase(target)
+  await buy(30)
+  let taken = 0
+  for (const order of [variant(ORDERS.chat, 40), variant(ORDERS.stream, 41)])
+    if (isWhole(await post(target, order, payment))) taken++
+  return { tried: 2, refused: 2 - taken, note: `${taken} answers for a voucher of ${published.maxClaimableAmount}` }
+}
+
 export const attacks: readonly Attack[] = [
   { family: 'deletion', name: 'keys found again among channels of strangers', run: recoverAmongStrangers },
+  { family: 'deletion', name: 'a published voucher of a key that was found again', run: spendPublished },
 ]

@@ -28,8 +28,11 @@ export type PublishedContext = {
  * record that is older than the chain are above what it knew, those of a channel without a record are all.
  */
 export function unreadClaims(state: ChannelState): { readonly above: bigint; readonly claimed: bigint } | undefined {
-  const { ceiling, claimed, forgotten, publishedTo } = state
-  if (ceiling > 0n || claimed === 0n || publishedTo === String(claimed)) return undefined
+  const { ceiling, forgotten, publishedTo, unread } = state
+  const claimed = unread === undefined ? state.claimed : BigInt(unread)
+  // A record of before that was noted has no voucher at all.
+  const isUnnoted = ceiling === 0n && claimed > 0n && publishedTo !== String(claimed)
+  if (unread === undefined && !isUnnoted) return undefined
   return { above: forgotten === undefined ? 0n : claimed - BigInt(forgotten), claimed }
 }
 
@@ -37,7 +40,8 @@ export function unreadClaims(state: ChannelState): { readonly above: bigint; rea
 export function withPublished(state: ChannelState, ceilings: readonly bigint[], claimed: bigint): ChannelState {
   if (unreadClaims(state)?.claimed !== claimed) return state
   const spent = ceilings.reduce((before, ceiling) => spentWith({ ...state, spent: before }, ceiling), spentBy(state))
-  return { ...state, spent, publishedTo: String(claimed) }
+  const { unread: _, ...read } = state
+  return { ...read, spent, publishedTo: String(claimed) }
 }
 
 /** Blocks of one question, from what nodes of one's own allow to what public ones do. */

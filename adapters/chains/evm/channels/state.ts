@@ -65,6 +65,8 @@ export type ChannelState = Mirror & {
   readonly forgotten?: string
   /** The claimed total up to which the ceilings that claims have published are in `spent`, if they were read. */
   readonly publishedTo?: string
+  /** The claimed total that this record began with, while the vouchers of these claims were not read. */
+  readonly unread?: string
   /** Open calls of an API key, by the name of the call (decision 151). */
   readonly reserved?: Readonly<Record<string, CallReservation>>
   /** The last calls that were charged out of a reservation, by name, and what each was charged. */
@@ -304,8 +306,8 @@ export function isSpentVoucher(state: ChannelState, ceiling: bigint): boolean {
  * prices, whose ceilings are charged in full, and where nobody knows what was signed before.
  */
 export function isRefundPublic(state: ChannelState): boolean {
-  const { charged, ceiling, forgotten } = state
-  const isUnknown = ceiling === 0n || forgotten !== undefined
+  const { charged, ceiling, forgotten, unread } = state
+  const isUnknown = ceiling === 0n || forgotten !== undefined || unread !== undefined
   return charged > 0n && (isUnknown || isSpentVoucher(state, charged))
 }
 
@@ -331,7 +333,7 @@ export function withMirror(state: ChannelState, mirror: Mirror, now: number): Ch
   }
   const forgotten = String(BigInt(state.forgotten ?? 0) + mirror.claimed - state.charged)
   const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex, forgotten }
-  return { ...state, ...mirror, ...unsigned, syncedAt: now }
+  return { ...state, ...mirror, ...unsigned, unread: String(mirror.claimed), syncedAt: now }
 }
 
 /** A channel that we have no voucher of: nothing is charged beyond what was claimed. */
@@ -341,7 +343,8 @@ export function newState(
   now: number,
 ): ChannelState {
   const unsigned = { ceiling: 0n, signature: '0x' as Hex, deposit: null }
-  return { channelId, config, charged: mirror.claimed, ...unsigned, ...mirror, syncedAt: now }
+  const unread = mirror.claimed > 0n && { unread: String(mirror.claimed) }
+  return { channelId, config, charged: mirror.claimed, ...unsigned, ...unread, ...mirror, syncedAt: now }
 }
 
 /**

@@ -1,9 +1,21 @@
 /** What a gateway reads of claims that its records do not know. channels_full_test.ts has the vouchers themselves. */
 import { expect, test } from 'bun:test'
-import { publishedCeilings } from '../../../../../adapters/chains/evm/channels/published.ts'
+import {
+  publishedCeilings,
+  unreadClaims,
+  withPublished,
+} from '../../../../../adapters/chains/evm/channels/published.ts'
 import { BATCH_SETTLEMENT } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { type Hex, hexOf, word } from '../../../../../adapters/chains/lib/hex.ts'
 import type { Answer } from '../../../../../adapters/chains/lib/json_rpc.ts'
+import {
+  chargedState,
+  type ChannelState,
+  isRefundPublic,
+  isSpentVoucher,
+  newState,
+  withMirror,
+} from '../../../../../adapters/chains/evm/channels/state.ts'
 import { digests } from './channel_kit.ts'
 
 const CHANNEL: Hex = `0x${'c'.repeat(64)}`
@@ -55,4 +67,30 @@ test('a node that refuses many blocks is asked for fewer, and no more than sixty
 test('a node that is behind the claims is not believed', async () => {
   const { find } = node(2_000_000)
   expect(await find({ channelId: CHANNEL, above: 0n, claimed: 401n })).toMatchObject({ kind: 'unavailable' })
+})
+
+const mirror = { balance: 900n, claimed: 400n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+const config = {} as ChannelState['config']
+/** What a call of a key does to its channel: it is charged, and the key signs for what it was charged. */
+const afterCall = (state: ChannelState) =>
+  chargedState(state, { due: 20n, ceiling: state.charged + 20n, signature: '0x01' })
+
+test('calls of a key do not hide that the claims of its channel were not read (decision 150)', () => {
+  const lost = newState({ channelId: CHANNEL, config }, mirror, 1)
+  const old = withMirror({ ...lost, charged: 250n, claimed: 250n, ceiling: 250n, spent: ['250'] }, mirror, 2)
+  for (const [state, above] of [
+    [lost, 0n],
+    [old, 250n],
+  ] as const) {
+    const bought = afterCall(afterCall(state))
+    expect(unreadClaims(bought)).toEqual({ above, claimed: 400n })
+    expect(isRefundPublic(bought)).toBe(true)
+    const read = withPublished(bought, [480n], 400n)
+    expect([unreadClaims(read), isSpentVoucher(read, 480n), isSpentVoucher(read, 481n)]).toEqual([
+      undefined,
+      true,
+      false,
+    ])
+    expect(unreadClaims(afterCall(read))).toBeUndefined()
+  }
 })
