@@ -49,6 +49,28 @@ describe('a child key', () => {
     expect((await poll(KEY)).status).toBe(403)
   })
 
+  test('buys nothing while a restored record has no voucher over its cap, and goes on after a call of its parent (contract 23.14)', async () => {
+    let [claimed, answers] = [0n, 0]
+    const answer = async () => {
+      answers++
+      return streamAnswer(HELLO)
+    }
+    const subject = await selling(answer, { views: (balance) => [[balance, claimed], [0n, 0n], [0n]] })
+    const { key } = await lend(subject, { cap: '0.02' })
+    // The chain shows claims that the record of an older backup does not know.
+    claimed = 30_000n
+    await subject.clock.advance(600_000)
+    const refused = await subject.ask(STREAM, as(key))
+    expect([refused.status, (await refused.json()).error.message, answers]).toEqual([
+      402,
+      expect.stringContaining('once its parent has made a call'),
+      0,
+    ])
+    expect(await (await subject.ask(STREAM)).text()).toContain(': x-payment-charged 0.001017\n')
+    expect(await (await subject.ask(STREAM, as(key))).text()).toContain(': x-payment-charged 0.001017\n')
+    expect(await subject.channel()).toMatchObject({ charged: claimed + CHARGE * 2n, reserved: 20_000n - CHARGE })
+  })
+
   test('of a failed call gets its price back (contract 23.14)', async () => {
     const subject = await selling(async () => {
       throw new Error('the vendor is down')

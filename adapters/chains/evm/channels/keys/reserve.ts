@@ -116,6 +116,7 @@ function refusal(
   if (isRefunding(state)) return unfunded(`${BUSY}; ask again when it is done`)
   if (isChild(name) && childrenIn(state, now).length >= MAX_CHILDREN)
     return refusedChannel('PAYMENT_INVALID', 'children', `a key has at most ${MAX_CHILDREN} children at once`)
+  if (childOf(name) !== undefined && state.ceiling < state.charged + signedIn(state, now)) return childNotSigned()
   const left = room(keys, state, { name, now })
   if (left < price && childOf(name) !== undefined) return childNotCovered(left, price)
   return left >= price ? undefined : notCovered(state, { price, reserved: reserved(keys, state, now) })
@@ -142,6 +143,12 @@ function notCovered(
 
 const childNotCovered = (left: bigint, price: bigint): Refused =>
   unfunded(`the child key has ${dollarsOf(left)} left of its cap, and the call may cost ${dollarsOf(price)}`)
+
+/** The record is of a backup that is older than the last claim: nobody but the parent can sign for the caps again. */
+const childNotSigned = (): Refused =>
+  unfunded(
+    'the gateway has restored a backup without a voucher for the child key; it buys again once its parent has made a call',
+  )
 
 const dollarsOf = (amount: bigint): string => {
   const digits = String(amount).padStart(7, '0')
