@@ -2,13 +2,14 @@
  * MCP over HTTP: everything that a gateway sells as tools at `/mcp`, paid as the MCP transport of x402 says. A call of
  * a tool is a request of the HTTP API to the same gateway, so there is one order of work and money.
  */
-import type { ServerContext } from '@modelcontextprotocol/server'
+import type { CallToolResult, ServerContext } from '@modelcontextprotocol/server'
 import { fieldsOf, optional } from '../../core/lib/mod.ts'
 import { type Caller, free, type Gateway, json, keyHeaders, refuseKeyInQuery, type Reply } from '../../core/mod.ts'
 import { withoutKeys } from '../../core/x402/mod.ts'
 import { isLoopback } from '../config/mod.ts'
 import { listRequest, toolLists } from './lists.ts'
 import { type ChargeDemand, credentialHeader, errorCodeOf, REQUIRED, speaksOnlyMpp } from './mpp.ts'
+import { type PlainCall, plainCall, plainReply } from './plain_call.ts'
 import { type ReadMedia, resultOf } from './result.ts'
 import { type Operations, operationsOf, toolName } from './tools.ts'
 
@@ -16,8 +17,14 @@ export const MCP = '/mcp'
 /** Between two comments of a stream, in milliseconds: shorter than the idle timeout of any hop. */
 const HEARTBEAT_MS = 5_000
 
-const sdk = () => optional('@modelcontextprotocol/server', 'MCP', () => import('@modelcontextprotocol/server'))
-type Sdk = Awaited<ReturnType<typeof sdk>>
+const load = () => optional('@modelcontextprotocol/server', 'MCP', () => import('@modelcontextprotocol/server'))
+type Sdk = Awaited<ReturnType<typeof load>>
+let loaded: Sdk | undefined
+/** Loaded once: an import that is asked for again with each request costs as much as a small answer. */
+const sdk = async (): Promise<Sdk> => (loaded ??= await load())
+
+/** Revisions of the protocol that a client without an envelope may name. */
+const spokenVersions = async (): Promise<readonly string[]> => (await sdk()).SUPPORTED_PROTOCOL_VERSIONS
 
 /** Where the tools are, and what answers a request of the HTTP API, paid for or not. */
 export type Api = {
@@ -48,38 +55,65 @@ export function mcpServer({ Server, ProtocolError }: Sdk, { version, operations,
     tools: [...(await operations(true)).values()].map(({ tool }) => tool),
   }))
   server.setRequestHandler('tools/call', async ({ params }, context) => {
-    const known = await operations(false)
-    const operation = known.get(toolName(params.name))
-    if (!operation) return failure(`there is no tool ${params.name}; tools/list has their names`)
-    let request: Request
-    try {
-      const { method, path, body } = operation.request(fieldsOf(params.arguments))
-      const headers = {
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-        ...payment(params._meta),
-        ...credentialHeader(metaOf(params._meta)),
-      }
-      request = new Request(origin + path, { method, headers, ...(body !== undefined && { body }) })
-    } catch (error) {
-      if (error instanceof RangeError) return failure(error.message)
-      throw error
-    }
-    const readMedia: ReadMedia = async (url, maxBytes) => {
-      if (!url.startsWith(`${origin}/`)) return undefined
-      const file = await send(new Request(url), context, operation.tool.name)
-      const size = Number(file.headers.get('content-length') ?? Number.POSITIVE_INFINITY)
-      const type = file.headers.get('content-type') ?? ''
-      if (file.ok && size <= maxBytes) return { type, bytes: await file.bytes() }
-      await file.body?.cancel()
-      return undefined
-    }
-    const result = await resultOf(await send(request, context, operation.tool.name), readMedia)
-    const charges = result._meta?.[REQUIRED] as ChargeDemand | undefined
-    if (!charges || !speaksOnlyMpp(capabilitiesOf(metaOf(params._meta)) ?? server.getClientCapabilities()))
-      return result
-    throw new ProtocolError(errorCodeOf(metaOf(params._meta)), 'Payment Required', charges)
+    const { name, arguments: args } = params
+    const called = await callTool(
+      { name, args: fieldsOf(args), meta: metaOf(params._meta) },
+      {
+        operations,
+        origin,
+        send: (request, tool) => send(request, context, tool),
+        capabilities: () => server.getClientCapabilities(),
+      },
+    )
+    if ('result' in called) return called.result
+    throw new ProtocolError(called.code, PAYMENT_REQUIRED, called.demand)
   })
   return server
+}
+
+const PAYMENT_REQUIRED = 'Payment Required'
+
+type Calling = Pick<Api, 'operations' | 'origin'> & {
+  send(request: Request, tool: string): Promise<Response>
+  /** Capabilities that the client has declared. */
+  capabilities(): unknown
+}
+type Called = { readonly result: CallToolResult } | { readonly code: number; readonly demand: ChargeDemand }
+
+/** Calls a tool: the result, or the demand of a client that knows no other one. */
+async function callTool(
+  { name, args, meta }: Pick<PlainCall, 'name' | 'args' | 'meta'>,
+  { operations, origin, send, capabilities }: Calling,
+): Promise<Called> {
+  const operation = (await operations(false)).get(toolName(name))
+  if (!operation) return { result: failure(`there is no tool ${name}; tools/list has their names`) }
+  const { name: tool } = operation.tool
+  let request: Request
+  try {
+    const { method, path, body } = operation.request(args)
+    const headers = {
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...payment(meta),
+      ...credentialHeader(meta),
+    }
+    request = new Request(origin + path, { method, headers, ...(body !== undefined && { body }) })
+  } catch (error) {
+    if (error instanceof RangeError) return { result: failure(error.message) }
+    throw error
+  }
+  const readMedia: ReadMedia = async (url, maxBytes) => {
+    if (!url.startsWith(`${origin}/`)) return undefined
+    const file = await send(new Request(url), tool)
+    const size = Number(file.headers.get('content-length') ?? Number.POSITIVE_INFINITY)
+    const type = file.headers.get('content-type') ?? ''
+    if (file.ok && size <= maxBytes) return { type, bytes: await file.bytes() }
+    await file.body?.cancel()
+    return undefined
+  }
+  const result = await resultOf(await send(request, tool), readMedia)
+  const demand = result._meta?.[REQUIRED] as ChargeDemand | undefined
+  if (!demand || !speaksOnlyMpp(capabilitiesOf(meta) ?? capabilities())) return { result }
+  return { code: errorCodeOf(meta), demand }
 }
 
 /** Some clients of MPP write the credential beside `params`. */
@@ -153,6 +187,8 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
     const refused = outOfBounds(message)
     if (refused) return refused
     const respond = (sent: unknown) => handle(sent, { request, caller })
+    const call = plainCall(message, request.headers, await spokenVersions())
+    if (call) return await plain(call, { request, caller })
     const list = listRequest(message, request.headers)
     const { status, headers, body } = list
       ? await lists(list, { tools: await operations(true), respond })
@@ -160,13 +196,8 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
     return { status, headers: Object.fromEntries(headers), body }
   }
 
-  async function handle(
-    message: unknown,
-    { request, caller }: { readonly request: Request; readonly caller: McpCaller },
-  ): Promise<Response> {
-    const loaded = await sdk()
-    const { origin } = caller
-    const send: Api['send'] = async (inner, _context, tool) => {
+  function sender({ request, caller }: { readonly request: Request; readonly caller: McpCaller }): Calling['send'] {
+    return async (inner, tool) => {
       const startedAt = performance.now()
       // An API key of the caller pays for the tool, and polls what it has ordered.
       for (const [name, value] of Object.entries(keyHeaders(request.headers))) inner.headers.set(name, value)
@@ -174,8 +205,34 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
       caller.called?.({ tool, status: reply.status, ms: performance.now() - startedAt })
       return reply
     }
-    return await loaded
-      .createMcpHandler(() => mcpServer(loaded, { version, origin, operations, send, meta: metaIn(message) }), {
+  }
+
+  async function plain(
+    call: PlainCall,
+    received: { readonly request: Request; readonly caller: McpCaller },
+  ): Promise<Reply> {
+    const { origin } = received.caller
+    const calling = callTool(call, { operations, origin, send: sender(received), capabilities: () => undefined })
+    const answering = calling.then(
+      (called) =>
+        'result' in called
+          ? { result: called.result }
+          : { error: { code: called.code, message: PAYMENT_REQUIRED, data: called.demand } },
+      () => ({ error: { code: -32_603, message: 'Internal error' } }),
+    )
+    return await plainReply(call.id, answering, { heartbeatMs: HEARTBEAT_MS, signal: received.request.signal })
+  }
+
+  async function handle(
+    message: unknown,
+    { request, caller }: { readonly request: Request; readonly caller: McpCaller },
+  ): Promise<Response> {
+    const library = await sdk()
+    const { origin } = caller
+    const sendFor = sender({ request, caller })
+    const send: Api['send'] = (inner, _context, tool) => sendFor(inner, tool)
+    return await library
+      .createMcpHandler(() => mcpServer(library, { version, origin, operations, send, meta: metaIn(message) }), {
         keepAliveMs: HEARTBEAT_MS,
       })
       .fetch(request, { parsedBody: message })
