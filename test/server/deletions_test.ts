@@ -33,7 +33,13 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
   'adapters/storage/postgres/baseline.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
   'adapters/storage/postgres/migrations.ts': [['DELETE FROM migrations', 'names of steps that the baseline replaces']],
   'adapters/storage/postgres/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
+  'adapters/storage/postgres/statements.ts': [
+    ['delete from authorizations where key = @key', 'an authorization whose call failed: it is free again'],
+  ],
   'adapters/storage/sqlite/baseline.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/sqlite/buyers.ts': [
+    ['DELETE FROM buyers_by_day', 'a number of buyers that is counted anew, because a call of that day changed', 2],
+  ],
   'adapters/storage/sqlite/migrations.ts': [['DELETE FROM migrations', 'names of steps that the baseline replaces']],
   'adapters/storage/sqlite/dialect.ts': [['delete from ${table}', 'records, leases and windows past their end']],
   'adapters/storage/sql/statements.ts': [

@@ -123,7 +123,7 @@ describe('names', () => {
   const WORDS: Readonly<Record<string, readonly string[]>> = {
     'server/config': ['rpc'],
     'server/wiring': ['rpc', 'bridge'],
-    core: ['rpc', 'speech', 'sample', 'embedded', 'polymarket', 'pyth'],
+    core: ['rpc', 'speech', 'sample', 'embedded', 'polymarket', 'pyth', 'echo'],
   }
   const files = (folder: string): readonly string[] =>
     readdirSync(folder, { withFileTypes: true, recursive: true }).flatMap((entry) =>
