@@ -94,6 +94,23 @@ export function harshHabitsOf(world: World): Habits {
   }
 }
 
+/** Habits of a storm: as in a harsh run, and processes are killed while the storage is away or clocks differ. */
+export function stormyHabitsOf(world: World): Habits {
+  const often = <T>(...of: readonly T[]): T => world.chance.pick(of)
+  const mild = habitsOf(world)
+  return {
+    ...mild,
+    events: [
+      ...mild.events,
+      [freeze, often(0, 2, 4)],
+      [thaw, often(1, 3)],
+      [storageAway, often(1, 3)],
+      [limit, often(0, 0, 2)],
+      [skew, often(0, 1)],
+    ],
+  }
+}
+
 export function happen(world: World, habits: Habits): void {
   const { events } = habits
   let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)

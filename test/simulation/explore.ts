@@ -5,7 +5,7 @@
 import { alive, openerOf, poll, post, maintain } from './buyers.ts'
 import type { Violation } from './ledger.ts'
 import { close, OPEN } from './limits.ts'
-import { type Habits, habitsOf, harshHabitsOf, PRICE, step } from './events.ts'
+import { type Habits, habitsOf, harshHabitsOf, PRICE, step, stormyHabitsOf } from './events.ts'
 import { isLive } from './products.ts'
 import type { Setup } from './setup.ts'
 import type { Process } from './scheduler.ts'
@@ -27,7 +27,7 @@ export function explore(setup: Setup, seed: number, { isTraced = false }: { isTr
   setup.refresh()
   world.boot()
   for (const { wallet } of world.buyers) world.cash.fund(wallet, PRICE * BigInt(1 + chance.below(3)))
-  const habits = setup.rule.isHarsh ? harshHabitsOf(world) : habitsOf(world)
+  const habits = habitsIn(world)
   for (let jobs = habits.jobs; jobs > 0; jobs--) headStart(world, habits)
   const last = 18 + chance.below(31)
   for (world.step = 1; world.step <= last && !ledgerRows.violation; world.step++) step(world, habits)
@@ -35,6 +35,12 @@ export function explore(setup: Setup, seed: number, { isTraced = false }: { isTr
   if (!ledgerRows.violation) ledgerRows.close()
   setup.world = undefined
   return { seed, steps: world.step, violation: ledgerRows.violation, lines: world.lines }
+}
+
+function habitsIn(world: World): Habits {
+  const { isHarsh, isStormy } = world.setup.rule
+  if (isStormy) return stormyHabitsOf(world)
+  return isHarsh ? harshHabitsOf(world) : habitsOf(world)
 }
 
 function headStart(world: World, { lives }: Habits): void {
@@ -59,7 +65,7 @@ function quiet(world: World): void {
   world.isDown = false
   world.isStorageAway = false
   world.limited = 0
-  for (const each of world.processes) each.isFrozen = false
+  for (const each of world.processes) Object.assign(each, { isFrozen: false, skewMs: 0 })
   cash.outage(false)
   cash.lag(0)
   for (const signed of world.mempool.splice(0)) if (chance.isLucky(0.5)) world.land('gateway', signed)

@@ -2,7 +2,7 @@
  * `bun run model --seed 7` explores 400,000 histories, or `--runs` of them, theme by theme (`SHARES`), in `--workers`
  * processes of equal parts. The name of a theme plays that one alone: `--plain`; `--harsh` in bad weather: pauses, a
  * storage that goes away, clocks that differ, a node that answers 429, wallets that take their money away, with chat
- * and streams among what is sold; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
+ * and streams among what is sold; `--storm` with crashes in such weather, without streams; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
  * wallets may spend, and new ones leave unpaid; `--channels` by the scheme `batch-settlement`: channels with deposits,
  * withdrawals, claims and backups; `--channels --thief` with somebody who tries to read, take and drain;
  * `--channels --load` with hundreds of them; `--relayers` with replicas that share relayer keys, nonces and gas;
@@ -21,7 +21,7 @@ import { channelCampaign, channelReplay } from './channels/campaign.ts'
 import { CHANNELS, channelFlags, LOAD_OF_CHANNELS, THIEF_OF_CHANNELS } from './channels/rules.ts'
 import type { Run } from './explore.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule, WITHIN_LIMITS } from './setup.ts'
+import { AS_BUILT, BY_USE, IN_BAD_WEATHER, IN_STORMS, type Rule, WITHIN_LIMITS } from './setup.ts'
 import { play } from './relayers/play.ts'
 import { LAWS as RELAYER_LAWS, type RelayerRule } from './relayers/relay.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
@@ -40,6 +40,7 @@ const { values } = parseArgs({
     channels: { type: 'boolean', default: false },
     thief: { type: 'boolean', default: false },
     load: { type: 'boolean', default: false },
+    storm: { type: 'boolean', default: false },
     use: { type: 'boolean', default: false },
     limits: { type: 'boolean', default: false },
     relayers: { type: 'boolean', default: false },
@@ -48,13 +49,25 @@ const { values } = parseArgs({
   },
 })
 
-const THEME_FLAGS = ['plain', 'harsh', 'use', 'limits', 'channels', 'thief', 'load', 'relayers', 'archive'] as const
+const THEME_FLAGS = [
+  'plain',
+  'harsh',
+  'storm',
+  'use',
+  'limits',
+  'channels',
+  'thief',
+  'load',
+  'relayers',
+  'archive',
+] as const
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
   [['--plain'], 0.4275],
   [['--limits'], 0.05],
-  [['--harsh'], 0.2],
+  [['--harsh'], 0.18],
+  [['--storm'], 0.02],
   [['--use'], 0.15],
   [['--channels'], 0.1],
   [['--channels', '--thief'], 0.04875],
@@ -66,6 +79,7 @@ const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = 
 function ruleNamed(name: string | undefined): Rule {
   if (name === undefined && values.use) return BY_USE
   if (name === undefined && values.limits) return WITHIN_LIMITS
+  if (name === undefined && values.storm) return IN_STORMS
   if (name === undefined) return values.harsh ? IN_BAD_WEATHER : AS_BUILT
   const rule = featureFlags.find((each) => each.name === name)
   if (!rule) throw new RangeError(`no rule is called ${JSON.stringify(name)}; --rules lists them`)

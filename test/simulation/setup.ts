@@ -50,6 +50,8 @@ export type Rule = {
    * sold.
    */
   readonly isHarsh?: boolean
+  /** The same weather with crashes, and nothing that is answered before its money has moved. */
+  readonly isStormy?: boolean
   /** Buyers pay by `upto`: they sign the quote, and what was used is moved. */
   readonly isByUse?: boolean
   /** The limits of its gateways; those that are built in, which no run reaches, unless told. */
@@ -66,6 +68,7 @@ export type ChainFacts = { isCancelled(payment: Payment): boolean; readonly payT
 
 export const AS_BUILT: Rule = { name: 'as built' }
 export const IN_BAD_WEATHER: Rule = { name: 'as built, in bad weather', isHarsh: true }
+export const IN_STORMS: Rule = { name: 'as built, with crashes in bad weather', isStormy: true }
 export const BY_USE: Rule = { name: 'as built, in bad weather, charged by use', isHarsh: true, isByUse: true }
 
 export const WITHIN_LIMITS: Rule = { name: 'as built, within limits', limits: LIMITS }

@@ -5,12 +5,13 @@ import { campaign, replay } from './campaign.ts'
 import type { Run } from './explore.ts'
 import { ruledStorage } from './ruled_storage.ts'
 import { featureFlags } from './rules.ts'
-import { AS_BUILT, BY_USE, IN_BAD_WEATHER, type Rule, WITHIN_LIMITS } from './setup.ts'
+import { AS_BUILT, BY_USE, IN_BAD_WEATHER, IN_STORMS, type Rule, WITHIN_LIMITS } from './setup.ts'
 
 const SEED = 7
 /** With those of the ruled storage 1,500; `bun run test:full` adds 60,000 (test/run.ts). */
 const RUNS = 1_000
 const HARSH_RUNS = scaled(300, 10_000)
+const STORM_RUNS = scaled(150, 5_000)
 const BY_USE_RUNS = scaled(200, 10_000)
 const LIMITED_RUNS = scaled(200, 10_000)
 /** Within so many runs a rule that is off must be missed. */
@@ -21,7 +22,7 @@ async function expectNone(rule: Rule, found: readonly Run[]): Promise<void> {
   if (!first) return
   const { lines } = await replay(rule, first.seed)
   throw new Error(
-    `bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}${rule.isByUse ? ' --use' : ''}${rule.limits ? ' --limits' : ''}\n${lines.join('\n')}`,
+    `bun test/simulation/run.ts --replay ${first.seed}${rule.isHarsh ? ' --harsh' : ''}${rule.isStormy ? ' --storm' : ''}${rule.isByUse ? ' --use' : ''}${rule.limits ? ' --limits' : ''}\n${lines.join('\n')}`,
   )
 }
 
@@ -35,6 +36,12 @@ test(`${HARSH_RUNS} histories in bad weather, with chat and streams, keep every 
   const { found, runs, ms } = await campaign(IN_BAD_WEATHER, { seed: SEED, runs: HARSH_RUNS })
   console.log(`seed ${SEED}: ${runs} runs in bad weather at ${Math.round((runs / ms) * 1000)}/s`)
   await expectNone(IN_BAD_WEATHER, found)
+}, 300_000)
+
+test(`${STORM_RUNS} histories with crashes in bad weather keep every law (seed ${SEED})`, async () => {
+  const { found, runs, ms } = await campaign(IN_STORMS, { seed: SEED, runs: STORM_RUNS })
+  console.log(`seed ${SEED}: ${runs} runs in storms at ${Math.round((runs / ms) * 1000)}/s`)
+  await expectNone(IN_STORMS, found)
 }, 300_000)
 
 test(`${BY_USE_RUNS} histories in bad weather, charged by use, keep every law (seed ${SEED})`, async () => {

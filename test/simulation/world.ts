@@ -164,7 +164,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
     signed: [],
     mempool: [],
     isSingle: dice.isLucky(0.3),
-    isFlaky: scheduler.lost > 0 || setup.rule.isHarsh === true,
+    isFlaky: scheduler.lost > 0 || setup.rule.isHarsh === true || setup.rule.isStormy === true,
     isDown: false,
     limited: 0,
 
