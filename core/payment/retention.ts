@@ -136,6 +136,9 @@ type Archiving = Pick<Ports, 'storage' | 'clock'> & {
 /**
  * Moves settled calls that are older than `archiveMs` into the archive, until none is left or `signal` aborts: 500 at a
  * time, and at most 1,100 a second, so that buyers are served meanwhile. By one process at a time.
+ *
+ * @example
+ * await archiveExpired({ storage, clock, archive, mayGoOn }, { ...retention, archiveMs: 400 * 86_400_000 }, signal)
  */
 export async function archiveExpired(
   { storage, clock, archive, mayGoOn }: Archiving,

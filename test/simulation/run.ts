@@ -1,12 +1,16 @@
 /**
  * `bun run model --seed 7` explores 400,000 histories, or `--runs` of them, theme by theme (`SHARES`), in `--workers`
- * processes of equal parts. The name of a theme plays that one alone: `--plain`; `--harsh` in bad weather: pauses, a
- * storage that goes away, clocks that differ, a node that answers 429, wallets that take their money away, with chat
- * and streams among what is sold; `--storm` with crashes in such weather, without streams; `--use` with buyers by `upto`, who pay what was used; `--limits` with limits on what
- * wallets may spend, and new ones leave unpaid; `--channels` by the scheme `batch-settlement`: channels with deposits,
- * withdrawals, claims and backups; `--channels --thief` with somebody who tries to read, take and drain;
- * `--channels --load` with hundreds of them; `--relayers` with replicas that share relayer keys, nonces and gas;
- * `--archive` over months, with two processes that archive and prune.
+ * processes of equal parts. The name of a theme plays that one alone:
+ * - `--plain`: jobs and pictures by `exact`, crashes, two processes, a node that loses and delays;
+ * - `--harsh`: bad weather: pauses, a storage that goes away, clocks that differ, a node that answers 429, wallets that
+ *   take their money away, with chat and streams among what is sold;
+ * - `--storm`: crashes in such weather, without streams;
+ * - `--use`: buyers by `upto`, who pay what was used;
+ * - `--limits`: limits on what wallets may spend, and new ones leave unpaid; an operator who blocks and closes;
+ * - `--channels`: `batch-settlement`: channels with deposits, withdrawals, claims and backups; with `--thief` somebody
+ *   who tries to read, take and drain; with `--load` hundreds of them;
+ * - `--relayers`: replicas that share relayer keys, nonces and gas;
+ * - `--archive`: months, with two processes that archive and prune.
  * `--replay SEED` tells one run; `--without "rule"` does either with that rule switched off; `--rules` lists them;
  * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
