@@ -213,11 +213,15 @@ export async function note(
   for (let race = 0; race < MAX_RACES; race++) {
     const before = await deposits.states.get(channelId, now)
     const state = before ? withMirror(before, mirror, now) : newState(depositing, mirror, now)
-    const isNoted = state.deposit?.nonce === deposit.nonce && !transaction
+    // A deposit that landed before the record was read raises no balance, and its gas is counted.
+    const isCounted = before !== undefined && mirror.balance < before.balance + deposit.amount
+    const isNoted = !transaction && (isCounted || state.deposit?.nonce === deposit.nonce)
     const noted = isNoted ? state.deposit : { nonce: deposit.nonce, ...(transaction && { transaction }) }
     const cost = isNoted ? 0n : deposits.costs.deposit()
     const gas = { gasSpent: String(BigInt(state.gasSpent ?? 0) + cost), gasPaid: gasPaidWith(state, cost) }
-    const next: ChannelState = { ...state, ...gas, deposit: noted, isPayerProven: true }
+    const { closing, ...open } = state
+    const isClosing = isNoted && closing && { closing }
+    const next: ChannelState = { ...open, ...isClosing, ...gas, deposit: noted, isPayerProven: true }
     if (await deposits.states.replace(before, next, now)) return { kind: 'landed', state: next }
   }
   return { kind: 'unknown', reason: 'the record of the channel is changed by others' }

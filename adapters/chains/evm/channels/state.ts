@@ -326,10 +326,9 @@ const MAX_SKEW_MS = 30_000
 export function withMirror(state: ChannelState, mirror: Mirror, now: number): ChannelState {
   if (mirror.refundNonce < state.refundNonce || now < state.syncedAt - MAX_SKEW_MS) return state
   if (mirror.claimed <= state.charged) {
-    const { lostAt, closing, ...rest } = state
+    const { lostAt, ...rest } = state
     const isLess = mirror.balance < state.charged && lostAt !== undefined
-    const isClosing = closing && mirror.balance <= state.balance
-    return { ...rest, ...mirror, ...(isLess && { lostAt }), ...(isClosing && { closing }), syncedAt: now }
+    return { ...rest, ...mirror, ...(isLess && { lostAt }), syncedAt: now }
   }
   const forgotten = String(BigInt(state.forgotten ?? 0) + mirror.claimed - state.charged)
   const unsigned = { charged: mirror.claimed, ceiling: 0n, signature: '0x' as Hex, forgotten }

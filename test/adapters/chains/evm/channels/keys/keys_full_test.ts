@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { encodeFunctionData, type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import type { ChannelConfig } from '../../../../../../adapters/chains/evm/channels/digests.ts'
-import { evmChain } from '../../../../../../adapters/chains/evm/mod.ts'
+import { type ChannelSettings, evmChain } from '../../../../../../adapters/chains/evm/mod.ts'
 import { batchSettlementAbi } from '../../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease.ts'
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
@@ -27,8 +27,8 @@ let made = 0
 beforeAll(async () => void (node = await world()), 60_000)
 afterAll(async () => await node.close())
 
-async function keySeller(storage = memoryStorage()) {
-  const sold = await seller(storage, { apiKeys: true })
+async function keySeller(storage = memoryStorage(), settings: Partial<ChannelSettings> = {}) {
+  const sold = await seller(storage, { apiKeys: true, ...settings })
   const { apiKeys } = sold.chain
   if (!apiKeys) throw new Error('keys are off')
   return { ...sold, keys: apiKeys }
@@ -194,6 +194,56 @@ describe('API keys on a node', () => {
       { channelId: owner.channelId, available: DEPOSIT + 1n },
     ])
     for (const each of [chain, restored]) each.close()
+  })
+
+  test('deposits that are sent again, in any order, count their gas once (contract 23.9)', async () => {
+    const { chain, keys, offer } = await keySeller(memoryStorage(), { coinPrice: 1 })
+    const { key, deposit } = await keyBuyer(offer)
+    const [one, two] = [await deposit(), await deposit()]
+    for (const payment of [one, two]) expect(await keys.deposit(payment, at())).toMatchObject({ kind: 'deposited' })
+    const gas = async () => {
+      const listed = await keys.list({ now: node.now(), after: '', limit: 100 })
+      return listed.find(({ address }) => address === lower(key.address))?.gasSpent
+    }
+    const spent = await gas()
+    expect(spent).toBeGreaterThan(0n)
+    for (const payment of [one, two, one, two])
+      expect(await keys.deposit(payment, at())).toMatchObject({ kind: 'deposited' })
+    expect(await gas()).toBe(spent as NonNullable<typeof spent>)
+    chain.close()
+  })
+
+  test('a closed key is opened again by a deposit of its payer, not by the units of a stranger (contract 23.11)', async () => {
+    const sold = await keySeller()
+    const { chain, keys, offer } = sold
+    const [owner, stranger] = [await keyBuyer(offer), await keyBuyer(offer)]
+    await node.setBalance(owner.payer.address, DEPOSIT * 3n)
+    await keys.deposit(await owner.deposit(), at())
+    await (await buyWith(sold, { seed: owner.seed, charge: 1n })).settle()
+    const { settle } = await buyWith(sold, { seed: owner.seed, charge: 321n })
+    const opened = await keys.open(owner.seed)
+    const closing = () => ({ ...at(), settleFinished: async () => {} })
+    expect(await keys.close(opened, closing())).toMatchObject({ kind: 'refunded' })
+    await node.ask('anvil_setCode', COLLECTOR, COLLECTOR_CODE)
+    await node.setBalance(COLLECTOR, 5n)
+    await node.ask('anvil_setBalance', stranger.payer.address, toHex(10n ** 20n))
+    await sendAs(
+      stranger.payer,
+      encodeFunctionData({
+        abi: batchSettlementAbi,
+        functionName: 'deposit',
+        args: [owner.config, 5n, COLLECTOR, '0x'],
+      }),
+    )
+    // It reads the channel from the chain.
+    await chain.claimChannels?.({ now: node.now() })
+    await settle()
+    expect(await channelsOf(keys, owner.seed)).toMatchObject([{ available: 0n }])
+    await keys.deposit(await owner.deposit(), at())
+    const [{ available = 0n } = {}] = await channelsOf(keys, owner.seed)
+    expect(available).toBeGreaterThanOrEqual(DEPOSIT)
+    opened.end()
+    chain.close()
   })
 
   test('a deposit is refused for a wallet as the key, another salt, and a signature that is not of the payer', async () => {
