@@ -146,7 +146,7 @@ function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
   const tools = objectsOf(body.tools)
   const isSearch = ({ type }: Fields) => /^web_search_\d{8}$/.test(textOf(type))
   const at = tools.findIndex(isSearch)
-  const limit = { maxUses: tools[at]?.max_uses, param: `tools.${at}.max_uses` }
+  const limit = { maxUses: tools[at]?.max_uses, usual: 3, param: `tools.${at}.max_uses` }
   const names = tools.filter((tool) => !isSearch(tool)).map(({ name }) => name ?? null)
   return takeSearch(body, { row, format: 'messages', isSearch, limit, names }, context)
 }

@@ -140,10 +140,13 @@ const VENDOR_TOOLS = {
   isAnyDemanded: (choice: unknown) => choice === 'required',
 }
 
-/** Takes the tool of web search out of a request, unless it may not read the web (contract 7.37). */
+/**
+ * Takes the tool of web search out of a request, unless it may not read the web (contract 7.37). One search by default:
+ * Codex offers the tool in every request, and searches again in the next one.
+ */
 function searchOf(body: Fields, row: ChatRow, context: StreamedContext): Taken {
   const names = namedTools(body.tools).map(({ chatName }) => chatName)
-  const limit = { maxUses: body.max_tool_calls, param: 'max_tool_calls' }
+  const limit = { maxUses: body.max_tool_calls, usual: 1, param: 'max_tool_calls' }
   return takeSearch(body, { row, format: 'responses', isSearch: isWebSearch, limit, names }, context)
 }
 

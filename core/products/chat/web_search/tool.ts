@@ -25,9 +25,8 @@ export type WebSearch = {
 /** The name under which a model calls the tool. */
 export const SEARCH_NAME = 'web_search'
 
-/** Searches of a request: the most, and the most of one that names no number. */
-const MAX_USES = 5
-const USUAL_USES = 3
+/** Most searches of a request: each adds a prompt to the quote. */
+const MAX_USES = 3
 /** Pages that are read for a search, and the most tokens that all of them add to the prompt. */
 export const PAGES = 5
 export const RESULT_TOKENS = 2_000
@@ -53,8 +52,8 @@ type Found = {
   readonly format: Exclude<ChatFormat, 'chat' | 'generate_content'>
   /** Whether a tool is one that this gateway can run. */
   isSearch(tool: Fields): boolean
-  /** The caller's limit, and its path in the request. */
-  readonly limit: { readonly maxUses: Json | undefined; readonly param: string }
+  /** The caller's limit, what stands for none, and its path in the request. */
+  readonly limit: { readonly maxUses: Json | undefined; readonly usual: number; readonly param: string }
   /** Names of the tools that the caller runs. */
   readonly names: readonly Json[]
 }
@@ -99,8 +98,8 @@ export function takeSearch(
 }
 
 /** A limit above what is sold is lowered. */
-function usesOf({ maxUses, param }: Found['limit']): number {
-  const uses = maxUses ?? USUAL_USES
+function usesOf({ maxUses, usual, param }: Found['limit']): number {
+  const uses = maxUses ?? usual
   if (typeof uses === 'number' && Number.isInteger(uses) && uses >= 1) return Math.min(uses, MAX_USES)
   throw new ApiError('INVALID_PARAMETER', {
     message: `${param}: must be an integer of at least 1, got ${quoted(uses)}.`,

@@ -317,6 +317,18 @@ describe('a search of the responses API', () => {
     expect(bare(output)).toEqual(bare(whole))
   })
 
+  test.each([
+    [{}, 1],
+    [{ max_tool_calls: 2 }, 2],
+    [{ max_tool_calls: 9 }, 3],
+  ])('%o is at most %p', async (more, uses) => {
+    const { post, search, quote } = tableOf([{ toolCalls: [query('again')], usage: USED }])
+    await (await post(response({ ...more, stream: true }), RESPONSES)).text()
+    expect(search.questions.filter(({ question }) => question === 'search')).toHaveLength(uses)
+    expect(await quote(response(more), RESPONSES)).toBeGreaterThan(uses * 20_000)
+    expect(await quote(response(more), RESPONSES)).toBeLessThan(uses * 20_000 + (uses + 1) * uses * 3_000 + 2_000)
+  })
+
   test('is left out where it may not read the web, as Codex asks by default', async () => {
     const { buy, vendor, quote } = tableOf([{ content: 'ok' }])
     const cached = response({ tools: [{ type: 'web_search', external_web_access: false }] })
@@ -339,7 +351,7 @@ describe('what a search may cost', () => {
   test.each([
     [1, 1],
     [2, 2],
-    [50, 5],
+    [50, 3],
     [undefined, 3],
   ])('is bounded for a model that does nothing else: max_uses %p is %p', async (max_uses, uses) => {
     for (const stream of [false, true]) {
