@@ -148,15 +148,12 @@ export const signToCollect: Body = {
 
 /** Begins with what helps: programs show people the first 150 characters. */
 function messageOf(code: PaymentCode, reason: string): string {
-  const isShort = code === 'PAYMENT_UNFUNDED' && /insufficient_(?:balance|funds)/.test(reason)
-  if (!isShort) return `${reason}. Nothing was charged by this request.`
-  const [balance, price] = [/(?:has|is) (\d{1,30}) base units/, /price is (?:at most )?(\d{1,30})/].map((pattern) => {
-    const [, amount] = pattern.exec(reason) ?? []
-    return amount === undefined ? undefined : `${print(usdc(BigInt(amount)))} USDC`
-  })
-  const where = reason.includes('in the Gateway') ? ' in the Gateway' : ''
-  const shortage = balance && price ? `has ${balance}${where}, and this costs ${price}` : `has too little USDC${where}`
-  return `The wallet ${shortage}. Add USDC, then send the request again. Nothing was charged by this request. ${reason}.`
+  const uncharged = 'Nothing was charged by this request.'
+  if (code !== 'PAYMENT_UNFUNDED' || !/insufficient_(?:bal|fun)/.test(reason)) return `${reason}. ${uncharged}`
+  const [, ...amounts] = /(\d{1,30}) base units.* is (?:at most )?(\d{1,30})/.exec(reason) ?? []
+  const [balance, price] = amounts.map((amount) => `${print(usdc(BigInt(amount)))} USDC`)
+  const shortage = price ? `${balance}, and this costs ${price}` : 'too little USDC'
+  return `The wallet has ${shortage}. Add USDC, then send the request again. ${uncharged} ${reason}.`
 }
 
 export function verificationFailed(code: PaymentCode, why: string): Body {

@@ -10,7 +10,6 @@ import { gunzipJson } from '../../lib/gzip_json.ts'
 import { type Paid, type Paying, reasonOf } from '../../payment/outcome.ts'
 import { noteUnpaidCall } from '../../payment/unpaid/unpaid_calls.ts'
 import type { Call } from '../../ports/mod.ts'
-import { embeddedMedia } from './embedded_media.ts'
 import { failureReply } from './failure.ts'
 import type { OpenedCall } from './opened_call.ts'
 
@@ -21,10 +20,15 @@ type Answered<Endpoint extends Sold = Sold> = Pick<OpenedCall<Endpoint>, 'endpoi
 export function paidReply(engine: Hosting, answered: Answered, result: PaidResult): Reply | Promise<Reply> {
   const { endpoint, call } = answered
   if (endpoint.delivery === 'stream' || !endpoint.embedsMedia?.(call.request)) return replyOf(engine, answered, result)
+  return embeddedReply(engine, answered, result)
+}
+
+/** Loads what few products need. */
+async function embeddedReply(engine: Hosting, answered: Answered, result: PaidResult): Promise<Reply> {
+  const { embeddedMedia } = await import('./embedded_media.ts')
   const { stored, raw } = result
-  return embeddedMedia(engine.ports, stored.media, raw).then((embedded) =>
-    replyOf(engine, answered, { ...result, stored: { ...stored, embedded } }),
-  )
+  const embedded = await embeddedMedia(engine.ports, stored.media, raw)
+  return replyOf(engine, answered, { ...result, stored: { ...stored, embedded } })
 }
 
 type PaidResult = { readonly stored: Stored; readonly raw?: readonly string[]; readonly paid: Paid }
