@@ -3,6 +3,7 @@
  * stands once in its folders, so that a file may be renamed or split. A test in full says which no longer apply.
  */
 import { channelMistakes } from './channel_mutants.ts'
+import { searchMistakes } from './search_mutants.ts'
 
 export type Mutant = {
   readonly name: string
@@ -283,5 +284,7 @@ const ofCore: readonly Mutant[] = [
 
 export const mutants: readonly Mutant[] = [
   ...ofCore,
-  ...channelMistakes.flatMap(([scope, list]) => list.map(([name, find, put]) => ({ name, find, put, ...scope }))),
+  ...[...channelMistakes, ...searchMistakes].flatMap(([scope, list]) =>
+    list.map(([name, find, put]) => ({ name, find, put, ...scope })),
+  ),
 ]

@@ -496,7 +496,7 @@ describe('what a search may cost', () => {
   })
 
   test('has at most 2,000 tokens of pages in the prompt', async () => {
-    const long = 'word '.repeat(5_000)
+    const long = 'a '.repeat(5_000)
     const search = engine(async ({ question }) =>
       question === 'search' ? { results: PAGES } : { results: PAGES.map(({ url }) => ({ url, text: long })) },
     )
@@ -504,7 +504,7 @@ describe('what a search may cost', () => {
     await buy(order())
     const found = ((vendor.orders[1] as ChatOrder).body.messages as any[]).at(-1).content
     expect(await ports.countTokens(found)).toBeLessThanOrEqual(2_000)
-    expect(found.length).toBeGreaterThan(3_000)
+    expect(found.length).toBeGreaterThan(1_500)
   })
 
   test('ends with the caller: the search is cancelled, and nothing is charged', async () => {
