@@ -2,10 +2,10 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
+import { freePort } from './postgres_server.ts'
 
 /** Where Debian and Homebrew have it, or the first on the PATH. */
 export const PGBOUNCER = ['/usr/sbin/pgbouncer', '/opt/homebrew/bin/pgbouncer', Bun.which('pgbouncer') ?? ''].find(
@@ -76,16 +76,6 @@ function listening(child: ChildProcess): Promise<void> {
     child.stderr?.on('data', (chunk) => {
       output += String(chunk)
       if (output.includes('process up')) resolve()
-    })
-  })
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
     })
   })
 }

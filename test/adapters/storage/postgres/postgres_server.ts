@@ -42,7 +42,14 @@ async function ownServer(settings: readonly string[]): Promise<PostgresServer> {
   return served(own.url, own)
 }
 
-type Own = NonNullable<PostgresServer['own']> & { readonly url: string; stop(): Promise<void> }
+export type Own = NonNullable<PostgresServer['own']> & {
+  readonly url: string
+  readonly data: string
+  readonly port: number
+  /** Stops in order. It can be started again. */
+  rest(): Promise<void>
+  stop(): Promise<void>
+}
 
 function served(base: string, own: Own | undefined): PostgresServer {
   const name = `farebox_test_${randomBytes(4).toString('hex')}`
@@ -101,7 +108,11 @@ const WATCH = `
   rm -rf "$PWD"
 `
 
-async function embedded(settings: readonly string[]): Promise<Own> {
+/** The files of another server, which has stopped, and where that server answers. */
+type Primary = { readonly data: string; readonly port: number }
+
+/** A standby begins with the files of its primary, and follows it. */
+export async function embedded(settings: readonly string[], primary?: Primary): Promise<Own> {
   const folder = await mkdtemp(join(tmpdir(), 'farebox-postgres-'))
   const data = join(folder, 'data')
   await mkdir(data, { mode: 0o700 })
@@ -118,7 +129,16 @@ async function embedded(settings: readonly string[]): Promise<Own> {
     '--no-instructions',
     '--no-data-checksums',
   ]
-  await execute(join(bin, 'initdb'), [`--pgdata=${data}`, ...shape], as)
+  if (primary) {
+    await execute('cp', ['-a', `${primary.data}/.`, data], as)
+    await execute('rm', ['-f', join(data, 'postmaster.pid')], as)
+    await execute('touch', [join(data, 'standby.signal')], as)
+    settings = [
+      ...settings,
+      `primary_conninfo=host=127.0.0.1 port=${primary.port} user=farebox application_name=standby`,
+      'wal_retrieve_retry_interval=100ms',
+    ]
+  } else await execute(join(bin, 'initdb'), [`--pgdata=${data}`, ...shape], as)
   const port = await freePort()
   const watch = spawn('sh', ['-c', WATCH], { ...as, detached: true, stdio: ['pipe', 'ignore', 'ignore'] })
   let server = await start()
@@ -141,7 +161,7 @@ async function embedded(settings: readonly string[]): Promise<Own> {
       child.on('exit', () => reject(new Error(`Postgres did not start: ${output}`)))
       child.stderr?.on('data', (chunk) => {
         output += String(chunk)
-        if (output.includes('ready to accept connections')) resolve(child)
+        if (/ready to accept (?:read-only )?connections/.test(output)) resolve(child)
       })
     })
   }
@@ -155,8 +175,13 @@ async function embedded(settings: readonly string[]): Promise<Own> {
 
   return {
     url: `postgres://farebox@127.0.0.1:${port}/postgres`,
+    data,
+    port,
     get pid() {
       return server.pid ?? 0
+    },
+    async rest() {
+      await end(server, () => server.kill('SIGINT'))
     },
     async start() {
       server = await start()
@@ -196,7 +221,7 @@ async function binaries(folder: string, as: { uid?: number; gid?: number; cwd: s
   return join(folder, 'native/bin')
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().on('error', reject)
     server.listen(0, '127.0.0.1', () => {
