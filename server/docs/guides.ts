@@ -16,6 +16,7 @@ import operations from './operations.md' with { type: 'text' }
 import providers from './providers.md' with { type: 'text' }
 import proxy from './proxy.md' with { type: 'text' }
 import quickstart from './quickstart.md' with { type: 'text' }
+import scale from './scale.md' with { type: 'text' }
 import security from './security.md' with { type: 'text' }
 import sellYourApi from './sell_your_api.md' with { type: 'text' }
 import workers from './workers.md' with { type: 'text' }
@@ -33,6 +34,7 @@ export const guides: Readonly<Record<string, string>> = {
   proxy,
   paying,
   operations,
+  scale,
   security,
   sell_your_api: sellYourApi,
   embedding,

@@ -1,5 +1,5 @@
 /**
- * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--url URL]`.
+ * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--replicas N]`.
  * Statements, commits, WAL, CPU of the database and of this process, and the share of updates that touch no index, for
  * a chat paid by `exact` and one paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts.
  * The server is one of our own that flushes to disk, behind PgBouncer with `--pooled`, unless `--url` names one, which
@@ -12,7 +12,7 @@ import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { warmTokenizer } from '../../adapters/token_counter.ts'
 import { PGBOUNCER, pooler } from '../adapters/storage/postgres/pgbouncer.ts'
 import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
-import { prepared, round, started, vouchers } from './in_process.ts'
+import { prepared, round, type Started, started, vouchers } from './in_process.ts'
 import { fixed, table } from './print.ts'
 
 const SETTINGS = [
@@ -62,9 +62,23 @@ function cpuOf(pid: number | undefined): number {
   return ticks * TICK_MS
 }
 
-type Options = { readonly url?: string; readonly isLong?: boolean; readonly isPooled?: boolean }
+type Options = {
+  readonly url?: string
+  readonly isLong?: boolean
+  readonly isPooled?: boolean
+  /** Gateways with a pool of connections each, which take turns. */
+  readonly replicas?: number
+}
 
-export async function postgres(calls: number, { url: given, isLong = false, isPooled = false }: Options = {}) {
+/** One after the other, as behind a balancer. The first one signs: what it knows of channels is in the database. */
+function together(gateways: readonly Started[]): Started {
+  const [first] = gateways
+  if (!first) throw new Error('no replica')
+  let turn = 0
+  return { ...first, fetch: (request) => (gateways[turn++ % gateways.length] ?? first).fetch(request) }
+}
+
+export async function postgres(calls: number, { url: given, isLong, isPooled, replicas = 1 }: Options = {}) {
   const server = given === undefined ? await postgresServer(SETTINGS) : undefined
   const bouncer =
     isPooled && server && PGBOUNCER ? await pooler(PGBOUNCER, { base: server.base, sessions: 10 }) : undefined
@@ -73,13 +87,17 @@ export async function postgres(calls: number, { url: given, isLong = false, isPo
   for (const kind of ['exact', 'voucher'] as const) {
     const through = await bouncer?.fresh()
     const url = given ?? through?.direct ?? (await server?.fresh()) ?? ''
-    const storage = postgresStorage(through ? `${through.pooled}?pooler=transaction` : url)
-    await storage.ready()
+    const storages = Array.from({ length: replicas }, () =>
+      postgresStorage(through ? `${through.pooled}?pooler=transaction` : url),
+    )
+    for (const storage of storages) await storage.ready()
     const client = new Client({ connectionString: url })
     await client.connect()
     await client.query('CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA public')
     await client.query("SELECT set_config('search_path', current_setting('search_path') || ', public', false)")
-    const gateway = started(storage, kind === 'voucher' ? vouchers(storage) : undefined)
+    const gateway = together(
+      storages.map((storage) => started(storage, kind === 'voucher' ? vouchers(storage) : undefined)),
+    )
     const next = await prepared(gateway, CHAT)
     await round(gateway, next, WARM_UP)
     await client.query('SELECT pg_stat_statements_reset()')
@@ -123,12 +141,12 @@ export async function postgres(calls: number, { url: given, isLong = false, isPo
       )
     }
     await client.end()
-    await storage.close()
+    for (const storage of storages) await storage.close()
   }
   await bouncer?.stop()
   await server?.stop()
   const behind = bouncer ? `, behind ${bouncer.version}` : ''
-  console.log(`\na paid chat on Postgres${behind}, ${calls} of each, 32 in flight, in process`)
+  console.log(`\na paid chat on Postgres${behind}, ${calls} of each, 32 in flight, ${replicas} in process`)
   table(
     [
       '',
@@ -148,10 +166,20 @@ export async function postgres(calls: number, { url: given, isLong = false, isPo
 
 if (import.meta.main) {
   const { values, positionals } = parseArgs({
-    options: { url: { type: 'string' }, statements: { type: 'boolean' }, pooled: { type: 'boolean' } },
+    options: {
+      url: { type: 'string' },
+      statements: { type: 'boolean' },
+      pooled: { type: 'boolean' },
+      replicas: { type: 'string' },
+    },
     allowPositionals: true,
   })
-  const { url, statements: isLong = false, pooled: isPooled = false } = values
-  await postgres(Number(positionals[0] ?? 2_000), { ...(url !== undefined && { url }), isLong, isPooled })
+  const { url, statements: isLong = false, pooled: isPooled = false, replicas = '1' } = values
+  await postgres(Number(positionals[0] ?? 2_000), {
+    ...(url !== undefined && { url }),
+    isLong,
+    isPooled,
+    replicas: Number(replicas),
+  })
   process.exit(0)
 }
