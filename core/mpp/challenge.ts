@@ -2,11 +2,10 @@
  * The challenges of MPP (`draft-httpauth-payment-00`) and how `WWW-Authenticate` has them; `evm/charge` of an offer,
  * paid by an EIP-3009 authorization (`draft-evm-charge-00`).
  */
-import { hmac } from '@noble/hashes/hmac'
-import { sha256 } from '@noble/hashes/sha256'
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../lib/checksum.ts'
+import { hmacSha256 } from '../lib/hmac.ts'
 import { isSameSecret } from '../lib/ids.ts'
 import type { Offer } from '../x402/protocol.ts'
 import { canonicalJson, encodeBytes, encodeUrl } from './codec.ts'
@@ -106,16 +105,10 @@ export type Issuer = {
 
 /** Signs with the first secret and accepts all of them. */
 export function issuer(secrets: readonly Uint8Array[], random: (bytes: number) => Uint8Array): Issuer {
-  const keyed = secrets.map((secret) => hmac.create(sha256, secret))
+  const keyed = secrets.map(hmacSha256)
   const [newest] = keyed
   if (!newest) throw new RangeError('challenges need a secret')
-  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) =>
-    encodeBytes(
-      mac
-        .clone()
-        .update(utf8ToBytes(boundText(slots)))
-        .digest(),
-    )
+  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => encodeBytes(mac(boundText(slots)))
   return {
     challenge(offer, { realm, header, now }) {
       const slots = {
