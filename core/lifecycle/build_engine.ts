@@ -127,7 +127,7 @@ function productsOf(
   setup: Setup,
   { building: { sold }, gateway, ports }: { building: Building; gateway: GatewayIdentity; ports: Ports },
 ): Products {
-  const { vendors, countTokens } = ports
+  const { vendors, countTokens, chain } = ports
   const { catalog = NO_ROWS, featureFlags = {} } = setup
   const parsers = [...sold.values()].map(
     (endpoint) => [endpoint, inputParser(endpoint.input, endpoint.unknownFields)] as const,
@@ -137,7 +137,15 @@ function productsOf(
     catalog,
     parsers: new Map(parsers),
     quotes: quoteCache(),
-    context: { catalog, prices: pricesOf(setup), vendors, countTokens, featureFlags, networks: gateway.networks },
+    context: {
+      catalog,
+      prices: pricesOf(setup),
+      vendors,
+      countTokens,
+      featureFlags,
+      networks: gateway.networks,
+      families: chain.families,
+    },
   }
 }
 

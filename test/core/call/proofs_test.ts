@@ -187,10 +187,11 @@ describe('a link to fill a wallet', () => {
   })
 
   test('is for a wallet on Base: any other address is 400, and a gateway that is paid on Solana alone sells none (contract 18.4)', async () => {
-    const { alice, restart } = await desk()
+    const { alice, restart, ports } = await desk()
     for (const address of ['7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU', '0x1', `${alice.wallet}\n`])
       expect((await alice.ask({ address }, { path: ONRAMP })).status).toBe(400)
-    const gateway = restart({ networks: ['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'] })
+    const network = 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp'
+    const gateway = restart({ networks: [network], ports: { ...ports, chain: memoryChain({ network }) } })
     expect((await alice.ask({ address: alice.wallet }, { path: ONRAMP, gateway })).status).toBe(503)
   })
 
