@@ -222,10 +222,11 @@ async function baseOf(url: string): Promise<string> {
 }
 
 function lineOf(call: PaidCall, perDay: string): string {
-  const { method, path, model, status, paid, today, receipt, isReplay } = call
+  const { method, path, model, status, paid, today, left, receipt, isReplay } = call
   const what = [method, path, model ?? '', String(status)].map(printable).filter(Boolean).join(' ')
   const price = isReplay ? `payment of an earlier request, ${paid} USDC` : `${paid} USDC`
-  return `${what}: ${price}, today ${today} of ${perDay}${receipt ? `, receipt ${printable(receipt)}` : ''}`
+  const rest = left === undefined ? '' : `, ${left} left in the channel`
+  return `${what}: ${price}, today ${today} of ${perDay}${rest}${receipt ? `, receipt ${printable(receipt)}` : ''}`
 }
 
 function listOf(given: string | undefined): readonly string[] | undefined {

@@ -21,6 +21,8 @@ export type Channel = {
   sign(offer: Offer): Promise<Readonly<Record<string, unknown>>>
   /** Takes note of a receipt, which says what was charged. */
   note(receipt: string | undefined, payment: string): Promise<void>
+  /** Remaining deposit after the last receipt, in base units. */
+  left(): Promise<bigint | undefined>
   /** Takes over the state that a refusal proves with a voucher of this wallet. Resolves with whether it could. */
   correct(refusal: { readonly required: string | null; readonly payment: string }): Promise<boolean>
 }

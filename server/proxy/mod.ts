@@ -50,6 +50,8 @@ export type PaidCall = {
   readonly status: number
   readonly paid: string
   readonly today: string
+  /** Left in the channel that paid, in USDC. */
+  readonly left?: string
   readonly receipt: string | undefined
   /** The payment was that of an earlier request, whose answer was not delivered. */
   readonly isReplay: boolean
@@ -298,7 +300,10 @@ async function paidReply(state: State, order: Order, { key, sent: first, isRepla
       const { method, path, model } = order
       const [paid, today] = [inUsdc(usdc(sent.price)), inUsdc(state.options.journal.today())]
       const { status } = reply
-      state.options.report({ method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply) })
+      const rest = await sent.channel?.left().catch(() => undefined)
+      const left = rest !== undefined && rest >= 0n ? { left: inUsdc(usdc(rest)) } : {}
+      const call = { method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply), ...left }
+      state.options.report(call)
     }
     if (!reply.ok) {
       await done()

@@ -96,6 +96,11 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
       id,
       config,
       balance,
+      /** Remaining deposit as the file has it, in base units; undefined before the first receipt. */
+      async left(): Promise<bigint | undefined> {
+        const context = await storage.get()
+        return context && BigInt(context.balance ?? 0) - BigInt(context.chargedCumulativeAmount ?? 0)
+      },
       async lacking(price: bigint): Promise<bigint> {
         const { deposited, charged } = await balance()
         return charged + price > deposited ? depositFor(charged + price - deposited) : 0n

@@ -28,6 +28,7 @@ export async function proxyChannel(key: string, { offer, rpcUrl, origin, limits 
     maxDeposit: limits.deposit ?? limits.maxDeposit,
     sign: async (taken) => (await client.createPaymentPayload(2, taken as never)).payload,
     note: async (receipt, payment) => await channel.note(receipt, payment),
+    left: async () => await channel.left(),
     async correct({ required, payment }) {
       const [paymentRequired, paymentPayload] = [required, payment].map((header) => decodeObject(header ?? ''))
       if (!paymentRequired) return false

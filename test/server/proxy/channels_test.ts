@@ -28,6 +28,7 @@ function channel(given: Partial<Channel> = {}) {
       state.isOpen = true
       return { type: isFirst ? 'deposit' : 'voucher', voucher, ...(isFirst && { deposit: { amount: '2000000' } }) }
     },
+    left: async () => undefined,
     async note(receipt) {
       state.notes += 1
       if (receipt !== undefined) state.base = BigInt(JSON.parse(atob(receipt)).total)

@@ -190,7 +190,7 @@ test('a channel takes one deposit for many calls of an SDK, charges what they us
   expect(streamed).toContain('Say hello')
   expect((await ask('last')).choices.length).toBe(1)
   expect(before - (await payer.balance())).toBe(2_000_000n)
-  await proxy.until(/(?:chat\/completions[^]*?){5} 200/)
+  await proxy.until(/(?:chat\/completions[^]*?){5} 200: [\d.]+ USDC, today [\d.]+ of 5, 1\.99\d* left in the channel/)
   const key = payer.devnet.buyer.private_key
   const wallet = (...args: string[]) => farebox({ args: ['wallet', ...args], key })
   const listed = await wallet('show', '--test')
