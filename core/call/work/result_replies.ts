@@ -26,8 +26,9 @@ export function paidReply(engine: Hosting, answered: Answered, result: PaidResul
 /** Loads what few products need. */
 async function embeddedReply(engine: Hosting, answered: Answered, result: PaidResult): Promise<Reply> {
   const { embeddedMedia } = await import('./embedded_media.ts')
-  const { stored, raw } = result
-  const embedded = await embeddedMedia(engine.ports, stored.media, raw)
+  const { stored, raw, paid } = result
+  const isFirst = paid.kind === 'settled' && paid.now
+  const embedded = await embeddedMedia(engine.ports, stored.media, { raw, isFirst })
   return replyOf(engine, answered, { ...result, stored: { ...stored, embedded } })
 }
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryObjects } from '../../../../adapters/objects/memory.ts'
 import { PIXEL } from '../../../fakes/images.ts'
-import { FOX, kit } from '../../../kit.ts'
+import { door, FOX, kit } from '../../../kit.ts'
 
 const BYTES = PIXEL.slice(PIXEL.indexOf(',') + 1)
 const BASE64 = { ...FOX, response_format: 'b64_json' }
@@ -19,6 +19,60 @@ describe('an image in base64', () => {
     for (const { status, body } of [first, again])
       expect([status, body.data[0].b64_json, typeof body.data[0].url]).toEqual([200, BYTES, 'string'])
     expect(subject.chain.transfers).toHaveLength(1)
+  })
+
+  test('is read again from a bounded part of the memory: then the reply has the URL alone', async () => {
+    const objects = memoryObjects()
+    const large = new Uint8Array(20 * 1024 * 1024)
+    const subject = kit({
+      inlineMs: 0,
+      ports: {
+        objects: {
+          ...objects,
+          async get(key) {
+            const found = await objects.get(key)
+            return found && { ...found, body: large, size: large.length }
+          },
+        },
+      },
+    })
+    const alice = subject.buyer()
+    const payment = alice.sign(await alice.ask(BASE64))
+    const { body: job } = await alice.buy(BASE64, { payment })
+    await subject.idle()
+    const read = async (proof = payment) => (await alice.poll(job.poll_url, proof)).body.data[0]
+    const reads = []
+    for (let at = 0; at < 15; at++) reads.push('b64_json' in (await read()))
+    expect(reads.indexOf(false)).toBe(13)
+    expect(typeof (await read()).url).toBe('string')
+    await subject.clock.advance(300_000)
+    expect('b64_json' in (await read(alice.sign(await alice.ask(BASE64))))).toBe(true)
+  })
+
+  test('of a store that hangs leaves the paid URL after a while', async () => {
+    const objects = memoryObjects()
+    const requested = door()
+    const subject = kit({
+      inlineMs: 0,
+      ports: {
+        objects: {
+          ...objects,
+          get() {
+            requested.open()
+            return new Promise(() => {})
+          },
+        },
+      },
+    })
+    const alice = subject.buyer()
+    const payment = alice.sign(await alice.ask(BASE64))
+    const { body: job } = await alice.buy(BASE64, { payment })
+    await subject.idle()
+    const polled = alice.poll(job.poll_url, payment)
+    await requested.passed
+    await subject.clock.advance(20_000)
+    const { status, body } = await polled
+    expect([status, 'b64_json' in body.data[0], typeof body.data[0].url]).toEqual([200, false, 'string'])
   })
 
   test('costs what its URL costs, and another response_format is 400', async () => {
