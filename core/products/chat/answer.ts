@@ -6,7 +6,7 @@ import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
 import { type Candidate, candidatesFor, fullError, hasRoom } from './candidates.ts'
 import { type TrackedStream, whenAnswerStarts } from './formats/answer_start.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
-import { isEmpty } from './formats/empty_answer.ts'
+import { emptyAnswer, isEmpty } from './formats/empty_answer.ts'
 import { forwardedStream } from './formats/forwarded_stream.ts'
 import type { StreamTranslator } from './formats/stream_translator.ts'
 import { translated } from './formats/translated_stream.ts'
@@ -191,9 +191,7 @@ const charactersIn = (choices: readonly Fields[]): number =>
 /** Returns the answer. Throws MODEL_UNAVAILABLE for an empty one, which is not charged. */
 function nonEmpty(body: Fields, format: ChatFormat): Fields {
   if (!isEmpty(body, format)) return body
-  throw new ApiError('MODEL_UNAVAILABLE', {
-    message: 'The model returned an empty answer. Nothing was charged. Try a larger max_tokens.',
-  })
+  throw emptyAnswer()
 }
 
 /** Returns a chat answer. Throws MODEL_UNAVAILABLE for an empty one, or fewer than were quoted: neither is charged. */

@@ -1,4 +1,5 @@
 /** Detects answers that are empty or only white space, which are not charged (contract 6.28, 6.29). */
+import { ApiError } from '../../../http/errors.ts'
 import { type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 
@@ -6,6 +7,11 @@ import type { ChatFormat } from '../../../ports/vendors/chat.ts'
 export function isEmpty(body: Fields, format: ChatFormat): boolean {
   return !hasAnswer[format](body)
 }
+
+export const emptyAnswer = () =>
+  new ApiError('MODEL_UNAVAILABLE', {
+    message: 'The model returned an empty answer. Nothing was charged. Try a larger max_tokens.',
+  })
 
 /** Whether a value is non-blank text, a list with a non-blank item, or an object other than blank text. */
 export function isNonBlank(value: unknown): boolean {

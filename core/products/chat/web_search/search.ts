@@ -24,7 +24,7 @@ type Searching = {
   readonly search: WebSearch
   readonly countTokens: CountTokens
   readonly signal: AbortSignal
-  /** Pages that the search engine is asked to read; negative if it could read none, which it does not charge. */
+  /** Pages that the search engine is asked to read; negative for those that it could not, which it does not charge. */
   onPages(count: number): void
 }
 
@@ -61,7 +61,11 @@ async function contentsOf(
   onPages(urls.length)
   try {
     const results = objectsIn(await vendor.ask('contents', { urls }, { signal }))
-    return new Map(results.map(({ url, id, text }) => [textOf(url) || textOf(id), textOf(text).slice(0, MAX_EXCERPT)]))
+    const texts = new Map(
+      results.map(({ url, id, text }) => [textOf(url) || textOf(id), textOf(text).slice(0, MAX_EXCERPT)]),
+    )
+    onPages(-urls.filter((url) => (texts.get(url) ?? '') === '').length)
+    return texts
   } catch (error) {
     if (signal.aborted) throw error
     onPages(-urls.length)

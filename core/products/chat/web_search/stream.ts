@@ -5,6 +5,7 @@
 import { eventSplitter } from '../../../lib/event_splitter.ts'
 import { type Fields, fieldsOf, isFields, type Json, numberOf, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatStream } from '../../../ports/vendors/chat.ts'
+import { emptyAnswer, isEmpty, isNonBlank } from '../formats/empty_answer.ts'
 import { parseEvent, sseJson, tryJson } from '../formats/sse.ts'
 import { askRound, goesOn, noteRound, noteTurns, reportedUsage, type Run, runSearch, searchCallOf } from './rounds.ts'
 import { isSearchFunction } from './tool.ts'
@@ -13,7 +14,7 @@ export function searchingStream(run: Run, first: ChatStream, signal: AbortSignal
   const stop = new AbortController()
   const end = () => stop.abort(signal.reason)
   signal.addEventListener('abort', end, { once: true })
-  const state: Streaming = { run, upstream: first, signal: stop.signal, calls: 0 }
+  const state: Streaming = { run, upstream: first, signal: stop.signal, calls: 0, hasWords: false }
   const texts = textsOf(state)
   const encoder = new TextEncoder()
   const { beginsBy } = first
@@ -39,6 +40,8 @@ type Streaming = {
   upstream: ChatStream
   /** Calls of the caller's tools in earlier rounds: indexes go on. */
   calls: number
+  /** Whether a round has answered anything. */
+  hasWords: boolean
 }
 
 async function* textsOf(state: Streaming): AsyncGenerator<string, undefined> {
@@ -60,7 +63,11 @@ async function* textsOf(state: Streaming): AsyncGenerator<string, undefined> {
       yield searchChunk(round.head, search as unknown as Fields)
     }
     const others = all.length - searches.length
+    state.hasWords ||= others > 0 || hasWords(round.message)
     if (made.length === 0 || !goesOn(run, { finish: round.finish, others })) {
+      // A failed search is shown, but does not count as an answer.
+      const isSearched = made.length > 0 || run.rounds > 1
+      if (isSearched && run.searches === 0 && !state.hasWords) throw emptyAnswer()
       const finish = made.length > 0 && others === 0 && round.finish === 'tool_calls' ? 'stop' : round.finish
       return yield* ending(run, round, finish)
     }
@@ -181,6 +188,9 @@ function passedCall(round: Round, piece: Fields): Fields[] {
   const isNamed = textOf(fieldsOf(call.call.function).name) !== ''
   return isNamed && !call.isSearch ? call.waiting.splice(0) : []
 }
+
+const hasWords = (message: Fields): boolean =>
+  isNonBlank(message.reasoning_content) || !isEmpty({ choices: [{ message }] }, 'chat')
 
 const searchChunk = (head: Fields, search: Fields): string =>
   sseJson({ ...head, choices: [{ index: 0, delta: { web_search: search }, finish_reason: null }] })

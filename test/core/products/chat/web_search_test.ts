@@ -404,8 +404,16 @@ describe('what a search may cost', () => {
       expect([bought.status, JSON.stringify(bought.body).includes(kind)]).toEqual([200, true])
       expect(charges()).toEqual([2_800 + 88 + 14_000 + 1_000])
     }
-    const failed = tableOf(silent, { search: engine(() => Promise.reject(new ApiError('WORK_FAILED'))) })
+    const search = engine(() => Promise.reject(new ApiError('WORK_FAILED')))
+    const failed = tableOf(silent, { search })
     expect([(await failed.buy(order())).status, failed.charges()]).toEqual([503, []])
+    for (const rounds of [silent, silent.slice(0, 1)]) {
+      const streamed = tableOf(rounds, { search })
+      await streamed.settledBefore()
+      const all = await streamed.events(order())
+      expect([all.at(-1).error.message, streamed.charges()]).toEqual([expect.stringContaining('empty answer'), []])
+    }
+    expect((await tableOf(SEARCHES, { search }).events(order())).at(-1).type).toBe('message_stop')
   })
 
   test('is not what a vendor counts as its searches', async () => {
@@ -486,13 +494,28 @@ describe('what a search may cost', () => {
   })
 
   test('is without pages that could not be read', async () => {
-    const search = engine(async (request) => {
-      if (request.question === 'contents') throw new ApiError('PASSED_ON', { status: 404 })
-      return usual(request)
-    })
-    const { buy, charges } = tableOf(SEARCHES, { search })
-    await buy(order())
-    expect(charges()).toEqual([CHARGE - 4_000])
+    const [{ url } = { url: '' }] = PAGES
+    const none = { results: [] }
+    const one = {
+      results: [
+        { url, text: 'text' },
+        { url: 'https://c.example/unwanted', text: 'text' },
+      ],
+    }
+    for (const [read, pages] of [
+      [undefined, 0],
+      [none, 0],
+      [one, 1],
+    ] as const) {
+      const search = engine(async (request) => {
+        if (request.question === 'search') return usual(request)
+        if (!read) throw new ApiError('PASSED_ON', { status: 404 })
+        return read as unknown as Fields
+      })
+      const { buy, charges } = tableOf(SEARCHES, { search })
+      await buy(order())
+      expect(charges()).toEqual([CHARGE - 4_000 + pages * 2_000])
+    }
   })
 
   test('has at most 2,000 tokens of pages in the prompt', async () => {
