@@ -1,6 +1,7 @@
 /** The public API of core: everything that an embedding program or an adapter may import. */
 export { Type } from '@sinclair/typebox'
-export { archiveExpired, pruneExpired, type Retention, retention } from './payment/retention.ts'
+export { archiveExpired, pruneExpired } from './payment/prune.ts'
+export { type Retention, retention } from './payment/retention.ts'
 export { type Timeouts, timeouts } from './payment/timeouts.ts'
 export { AUDIO_KINDS, type AudioKind, type AudioRow } from './ports/vendors/audio.ts'
 export { type AudioOverride, overrideAudio } from './products/audio/overrides.ts'

@@ -6,7 +6,7 @@ import type { StopOptions } from '../endpoint/gateway_info.ts'
 import { within } from '../lib/timers.ts'
 import type { Chain, Log, Objects, Ports, Storage } from '../ports/mod.ts'
 import type { Clock } from '../lib/clock.ts'
-import { pruneExpired, type Retention } from '../payment/retention.ts'
+import type { Retention } from '../payment/retention.ts'
 import type { Shared } from './shared_by_gateways.ts'
 
 type Running = {
@@ -74,8 +74,9 @@ export function startRunning(running: Running): (options?: StopOptions) => Promi
 
   async function prune(): Promise<void> {
     const now = clock.now()
-    if (await storage.lease('prune', workerId, { now, until: now + PRUNE_MS / 2 }))
-      await pruneExpired({ storage, objects, clock, log }, retention)
+    if (!(await storage.lease('prune', workerId, { now, until: now + PRUNE_MS / 2 }))) return
+    const { pruneExpired } = await import('../payment/prune.ts')
+    await pruneExpired({ storage, objects, clock, log }, retention)
   }
 
   let logged: string | undefined

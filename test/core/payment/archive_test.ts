@@ -12,7 +12,8 @@ import {
 import type { Storage } from '../../../core/ports/mod.ts'
 import { newCall, signed } from '../../conformance/storage_questions.ts'
 import { scaled } from '../../scope.ts'
-import { archiveExpired, pruneExpired, retention } from '../../../core/payment/retention.ts'
+import { archiveExpired, pruneExpired } from '../../../core/payment/prune.ts'
+import { retention } from '../../../core/payment/retention.ts'
 import { kit, testClock } from '../../kit.ts'
 
 const DAY = 86_400_000
