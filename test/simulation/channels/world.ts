@@ -362,8 +362,6 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     }
     const claims = channelClaims(ofClaims, {
       network: NETWORK,
-      asset: ASSET,
-      payTo: PAY_TO,
       lagSeconds: LAG_SECONDS,
       withdrawDelay: WITHDRAW_DELAY,
       claimAbove: world.claimAbove,

@@ -125,8 +125,6 @@ function processOn(memory: Storage, world: World) {
     { ...shared, refunds } as never,
     {
       ...times,
-      asset: ASSET,
-      payTo: PAY_TO,
       claimAbove: 1n,
       takeLease: async () => true,
       alert: () => {},

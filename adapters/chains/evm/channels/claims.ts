@@ -2,6 +2,7 @@
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Reads } from '../node/reads.ts'
 import type { Relayer } from '../node/relayer.ts'
+import type { ContractCall } from '../node/token.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
@@ -10,8 +11,6 @@ import { type ChannelState, type ChannelStates, gasPaidWith } from './state.ts'
 
 export type ClaimsConfig = {
   readonly network: string
-  readonly asset: string
-  readonly payTo: string
   readonly lagSeconds: number
   /** In seconds. */
   readonly withdrawDelay: number
@@ -38,7 +37,7 @@ export type ClaimsContext = {
 const MAX_ROWS = 100
 /** Channels whose three views are read in one request. */
 const MIRRORS = 50
-const GAS = { base: 220_000n, row: 70_000n } as const
+const GAS = { base: 220_000n, row: 70_000n, furtherPayee: 70_000n } as const
 const EVERY_MS = 60_000
 const ADOPT_MS = 3_600_000
 /** Channels whose views are read in every round. More are read when an eighth of the withdraw delay has passed. */
@@ -212,10 +211,10 @@ async function claimBatch(claiming: Claiming, ids: readonly Hex[], now: number):
  */
 async function claim(claiming: Claiming, rows: readonly ChannelState[], now: number): Promise<readonly ChannelState[]> {
   const { config, authorizer, digests, reads, relayer } = claiming
-  const { network, payTo, asset, lagSeconds, alert } = config
+  const { network, lagSeconds, alert } = config
   const hash = digests.claims(rows.map(({ channelId, ceiling, charged }) => ({ channelId, ceiling, charged })))
   const claims = claimCall(rows, await authorizer.sign({ hash }))
-  const call = allOf([claims, settleCall(lower(payTo), lower(asset))])
+  const call = allOf([claims, ...payoutsOf(rows)])
   const gas = gasOf(rows)
   const seen = await reads.view([call], { lagSeconds, gas, direct: true })
   if (seen.kind === 'failure') return []
@@ -233,6 +232,12 @@ async function claim(claiming: Claiming, rows: readonly ChannelState[], now: num
   }
   const half = Math.ceil(rows.length / 2)
   return [...(await claim(claiming, rows.slice(0, half), now)), ...(await claim(claiming, rows.slice(half), now))]
+}
+
+/** Pays out what these channels owe. Those of an earlier payee go on paying that one. */
+function payoutsOf(rows: readonly ChannelState[]): readonly ContractCall[] {
+  const payees = new Map(rows.map(({ config: { receiver, token } }) => [`${receiver}/${token}`, { receiver, token }]))
+  return [...payees.values()].map(({ receiver, token }) => settleCall(receiver, token))
 }
 
 /** The channels as the chain has them now, which their records note. Throws where the chain does not answer. */
@@ -303,7 +308,10 @@ function warn({ config, alerted }: Claiming, state: ChannelState): void {
   })
 }
 
-const gasOf = (rows: readonly ChannelState[]): bigint => GAS.base + GAS.row * BigInt(rows.length)
+function gasOf(rows: readonly ChannelState[]): bigint {
+  const further = Math.max(0, payoutsOf(rows).length - 1)
+  return GAS.base + GAS.row * BigInt(rows.length) + GAS.furtherPayee * BigInt(further)
+}
 
 const costOf = async ({ costOf: price }: ClaimsConfig, gas: bigint, now: number): Promise<bigint> =>
   (await price?.(gas, now)) ?? 0n

@@ -27,10 +27,13 @@ export function channelKit(node: () => World) {
   const at = () => ({ now: node().now(), signal: AbortSignal.timeout(20_000) })
 
   /** A seller with its own key and storage, and what it alerted. */
-  async function seller(storage = memoryStorage(), settings: Partial<ChannelSettings> = {}) {
+  async function seller(
+    storage = memoryStorage(),
+    settings: Partial<ChannelSettings> = {},
+    payTo: string = privateKeyToAccount(node().key()).address,
+  ) {
     const [relayerKey, authorizerKey] = [node().key(), node().key()]
     await node().ask('anvil_setBalance', privateKeyToAccount(relayerKey).address, toHex(10n ** 20n))
-    const payTo = privateKeyToAccount(node().key()).address
     const alerts: string[] = []
     const open = async (records = storage, rpcUrl = node().url): Promise<EvmChain> => {
       const chain = evmChain({
@@ -61,7 +64,14 @@ export function channelKit(node: () => World) {
     const chain = await open()
     const [terms] = chain.terms(0)
     if (!terms) throw new Error('it sells nothing')
-    return { chain, open, payTo, alerts, offer: offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 600 }) }
+    return {
+      chain,
+      open,
+      payTo,
+      authorizerKey,
+      alerts,
+      offer: offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 600 }),
+    }
   }
 
   /** A buyer with one channel at this seller. */

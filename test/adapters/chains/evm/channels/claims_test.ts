@@ -85,8 +85,6 @@ function seller(storage: Storage = memoryStorage(), settings: Partial<ClaimsConf
     },
     {
       network: NETWORK,
-      asset: ASSET,
-      payTo: PAY_TO,
       lagSeconds: 4,
       withdrawDelay: DELAY,
       claimAbove: 1n,

@@ -9,86 +9,21 @@ import { leasedChain } from '../../../../../../adapters/chains/evm/relayer_lease
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
 import { systemClock } from '../../../../../../adapters/local.ts'
 import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'
-import type { ChainKeys } from '../../../../../../core/ports/mod.ts'
-import type { Offer, Payment } from '../../../../../../core/mod.ts'
-import { keySalt, keyText, privateKeyOf } from '../../../../../../core/x402/api_key.ts'
+import { keyText } from '../../../../../../core/x402/api_key.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../../core/x402/offer.ts'
 import { COLLECTOR, COLLECTOR_CODE } from '../../../../../conformance/schemes/signers.ts'
 import { scriptedChat, wholeAnswer } from '../../../../../fakes/chat.ts'
 import { encodePayment, kit } from '../../../../../kit.ts'
 import { ASSET, DOMAIN, NETWORK, world, type World } from '../../evm_kit.ts'
-import { channelKit, DEPOSIT, depositOf, digests, PRICE } from '../channel_kit.ts'
+import { DEPOSIT, PRICE } from '../channel_kit.ts'
+import { nodeKeys } from './key_kit.ts'
 
 let node: World
-const { seller, sendAs, at } = channelKit(() => node)
-let made = 0
+const { keySeller, keyBuyer, buyWith, channelsOf, sendAs, at } = nodeKeys(() => node)
 
 beforeAll(async () => void (node = await world()), 60_000)
 afterAll(async () => await node.close())
-
-async function keySeller(storage = memoryStorage(), settings: Partial<ChannelSettings> = {}) {
-  const sold = await seller(storage, { apiKeys: true, ...settings })
-  const { apiKeys } = sold.chain
-  if (!apiKeys) throw new Error('keys are off')
-  return { ...sold, keys: apiKeys }
-}
-
-/** A wallet with a key of its own, and what each has signed. */
-async function keyBuyer(offer: Offer, change: { salt?: Hex; authorizer?: Hex } = {}) {
-  const payer = privateKeyToAccount(keccak256(toHex(`key buyer ${made}`)))
-  const seed = Uint8Array.from({ length: 32 }, (_, i) => (i * 7 + ++made) % 251)
-  const key = privateKeyToAccount(toHex(privateKeyOf(seed)))
-  await node.setBalance(payer.address, DEPOSIT * 2n)
-  const extra = offer.extra as { receiverAuthorizer: Hex; withdrawDelay: number }
-  const payerAuthorizer = change.authorizer ?? lower(key.address)
-  const config = {
-    payer: lower(payer.address),
-    payerAuthorizer,
-    receiver: lower(offer.payTo),
-    receiverAuthorizer: lower(extra.receiverAuthorizer),
-    token: lower(offer.asset),
-    withdrawDelay: extra.withdrawDelay,
-    salt: change.salt ?? keySalt(payerAuthorizer),
-  }
-  const channelId = digests.channelId(config)
-  const signer = change.authorizer === config.payer ? payer : key
-  async function deposit(by = payer): Promise<Payment> {
-    const signature = await signer.sign({ hash: digests.voucher(channelId, 0n) })
-    const voucher = { channelId, maxClaimableAmount: '0', signature }
-    const funded = await depositOf(payer, channelId, toHex(BigInt(++made), { size: 32 }))
-    const other = by === payer ? funded : await depositOf(by, channelId, toHex(BigInt(++made), { size: 32 }))
-    return {
-      x402Version: 2,
-      accepted: offer,
-      payload: { type: 'deposit', channelConfig: config, voucher, deposit: other },
-    }
-  }
-  return { payer, key, seed, config, channelId, deposit }
-}
-
-async function buyWith(
-  { chain, keys, offer }: Pick<Awaited<ReturnType<typeof keySeller>>, 'chain' | 'keys' | 'offer'>,
-  { seed, charge }: { readonly seed: Uint8Array; readonly charge: bigint },
-) {
-  const opened = await keys.open(seed)
-  const order = { offers: [offer], name: `call ${++made}`, isLate: true, until: node.now() + 600_000 }
-  const paying = await keys.pay(opened, order, at())
-  if (!paying) throw new Error('the key has no channel')
-  const { payment } = paying
-  const identity = await chain.identify(payment, offer, at())
-  expect(await chain.verify(payment, offer, at())).toMatchObject({ kind: 'valid', isSecured: true, isPrepaid: true })
-  expect(await chain.secure?.(payment, offer, at())).toMatchObject({ kind: 'secured' })
-  // The open call still needs its signer.
-  opened.end()
-  return { identity, payment, settle: () => chain.settle(payment, offer, { ...at(), charge: usdc(charge) }) }
-}
-
-const channelsOf = async (keys: ChainKeys, seed: Uint8Array) => {
-  const opened = await keys.open(seed)
-  opened.end()
-  return await keys.channels(opened.address, at())
-}
 
 describe('API keys on a node', () => {
   test('a deposit without a call funds a key, once; calls are charged and the rest is sent back to the unit', async () => {
