@@ -2,7 +2,7 @@
  * What a call costs without HTTP: `bun test/bench/in_process.ts [milliseconds of a round] [part of a name]`, or
  * part `cpu` of the bench.
  * The app is called in a loop with 32 in flight before a vendor whose answer is scripted. Free chat, paid chat and paid
- * streams on the memory chain, on SQLite and in memory, taking turns.
+ * streams on the memory chain, by vouchers and by API keys, on SQLite and in memory, taking turns.
  */
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -17,7 +17,10 @@ import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
 import { type Chain, gateway, type Offer, type Storage } from '../../core/mod.ts'
 import type { ChatVendor } from '../../core/ports/vendors/chat.ts'
 import { app } from '../../server/app.ts'
-import { voucherBuyer, voucherChain } from '../adapters/chains/evm/channels/vouchers.ts'
+import { usdc } from '../../core/x402/money.ts'
+import { offerOf } from '../../core/x402/offer.ts'
+import { keyText } from '../../core/x402/api_key.ts'
+import { FREE, keyBuyer, voucherBuyer, voucherChain } from '../adapters/chains/evm/channels/vouchers.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
 import { fixed, median, table } from './print.ts'
 
@@ -38,6 +41,9 @@ const CASES = [
   { name: `paid chat, stream of ${PIECES} pieces, SQLite`, model: 'openai/gpt-6-luna', stream: true, at: 'sqlite' },
   { name: 'paid by voucher, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'vouchers' },
   { name: 'paid by voucher, whole, memory storage', model: 'openai/gpt-6-luna', stream: false, at: 'memory vouchers' },
+  { name: 'paid by API key, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'keys' },
+  { name: 'paid by one API key, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'one key' },
+  { name: 'paid by API key, whole, memory storage', model: 'openai/gpt-6-luna', stream: false, at: 'memory keys' },
 ] as const
 type Case = (typeof CASES)[number]
 type Round = { readonly cpuMicros: number; readonly rate: number }
@@ -75,7 +81,12 @@ function scripted(): ChatVendor {
 
 /** Signs the payment of the buyer with this number for an offer. */
 type Sign = (offer: Offer, buyer: number) => Promise<object>
-type Money = { readonly chain: Chain; readonly sign: Sign }
+type Money = {
+  readonly chain: Chain
+  readonly sign: Sign
+  /** API keys that pay in place of signed payments, each of them with a deposit. */
+  readonly keys?: readonly string[]
+}
 
 function cash(): Money {
   const chain = memoryChain()
@@ -100,7 +111,27 @@ export function vouchers(storage: Storage): Money {
   }
 }
 
-export function started(storage: Storage, { chain, sign }: Money = cash()) {
+/** So many keys, each with a channel of its own. */
+export async function apiKeys(storage: Storage, count: number): Promise<Money> {
+  const chain = voucherChain(storage, [], undefined, undefined, FREE, true)
+  const now = Date.now()
+  const [terms] = chain.terms(now)
+  if (!terms || !chain.apiKeys) throw new Error('it sells nothing to keys')
+  const offer = offerOf(terms, { amount: usdc(0n), maxTimeoutSeconds: 600 })
+  const keys: string[] = []
+  for (let index = 0; index < count; index++) {
+    const seed = new Uint8Array(32).fill(index + 1)
+    const deposited = await chain.apiKeys.deposit(await keyBuyer(seed, offer).deposit(BALANCE), {
+      now,
+      signal: AbortSignal.timeout(60_000),
+    })
+    if (deposited.kind !== 'deposited') throw new Error(JSON.stringify(deposited))
+    keys.push(keyText(seed, 'test'))
+  }
+  return { chain, keys, sign: () => Promise.reject(new Error('keys sign nothing')) }
+}
+
+export function started(storage: Storage, { chain, sign, keys }: Money = cash()) {
   const vendor = scripted()
   const log = { access() {}, info() {}, warn: console.error, alert: console.error }
   const made = gateway({
@@ -121,11 +152,11 @@ export function started(storage: Storage, { chain, sign }: Money = cash()) {
     freeTier: FREE_TIER,
   })
   const elysia = app({ gateways: [{ gateway: made, hosts: [] }], log: log as never })
-  return { sign, fetch: (request: Request) => elysia.fetch(request) }
+  return { sign, keys, fetch: (request: Request) => elysia.fetch(request) }
 }
 export type Started = ReturnType<typeof started>
 
-export async function prepared({ sign, fetch }: Started, { model, stream }: Pick<Case, 'model' | 'stream'>) {
+export async function prepared({ sign, keys, fetch }: Started, { model, stream }: Pick<Case, 'model' | 'stream'>) {
   const messages = [
     { role: 'system', content: 'You are a patient naturalist. Answer in plain words, in one paragraph.' },
     { role: 'user', content: 'What does a fox do in winter, when the snow is deep and the mice are under it?' },
@@ -139,6 +170,7 @@ export async function prepared({ sign, fetch }: Started, { model, stream }: Pick
   const challenge = required && (JSON.parse(atob(required)) as { accepts: readonly [Offer]; resource: unknown })
   let buyer = 0
   return async (): Promise<Request> => {
+    if (keys) return request({ authorization: `Bearer ${keys[buyer++ % keys.length]}` })
     if (!challenge) return request()
     const payment = await sign(challenge.accepts[0], buyer++)
     return request({ 'payment-signature': btoa(JSON.stringify({ ...payment, resource: challenge.resource })) })
@@ -175,6 +207,9 @@ export async function inProcess(ms: number, only = ''): Promise<void> {
     memory: started(storages.memory),
     vouchers: started(storages.sqlite, vouchers(storages.sqlite)),
     'memory vouchers': started(storages.memory, vouchers(storages.memory)),
+    keys: started(storages.sqlite, await apiKeys(storages.sqlite, BUYERS)),
+    'one key': started(storages.sqlite, await apiKeys(storages.sqlite, 1)),
+    'memory keys': started(storages.memory, await apiKeys(storages.memory, BUYERS)),
   }
   const field = await Promise.all(
     CASES.filter(({ name }) => name.includes(only)).map(async (each) => ({

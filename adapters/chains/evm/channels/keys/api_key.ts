@@ -1,7 +1,9 @@
 /** The key pair of an API key: derived from its seed, natively where the optional package secp256k1 is installed. */
+import { sha256 } from '@noble/hashes/sha2'
 import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils'
 import { privateKeyToAccount } from 'viem/accounts'
+import { boundedMap } from '../../../../../core/lib/mod.ts'
 import { privateKeyOf } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 
@@ -14,11 +16,26 @@ export type KeySigner = {
   close(): void
 }
 
+/** The addresses of seeds that were used here, by a hash with a secret of this process: no seed is in it. */
+const addresses = boundedMap<Hex>(10_000)
+const secret = crypto.getRandomValues(new Uint8Array(32))
+
+/** Deriving a public key costs as much as a signature, so the address of a seed is derived once. */
+function knownAddressOf(seed: Uint8Array, key: Uint8Array, curve: Curve): Hex {
+  const name = bytesToHex(sha256.create().update(secret).update(seed).digest())
+  const address = addresses.get(name) ?? addressOf(key, curve)
+  addresses.set(name, address)
+  return address
+}
+
+const addressOf = (key: Uint8Array, curve: Curve): Hex =>
+  `0x${bytesToHex(keccak_256(curve.publicKey(key).subarray(1))).slice(24)}`
+
 /** The signer of a seed. The seed is wiped by whoever has it. */
 export async function keySigner(seed: Uint8Array, given?: Curve): Promise<KeySigner> {
   const key = privateKeyOf(seed)
   const curve = given ?? (await (loaded ??= nativeCurve().then((found) => found ?? portableCurve)))
-  const address: Hex = `0x${bytesToHex(keccak_256(curve.publicKey(key).subarray(1))).slice(24)}`
+  const address = given ? addressOf(key, given) : knownAddressOf(seed, key, curve)
   let isClosed = false
   return {
     address,

@@ -3,6 +3,7 @@ import { privateKeyOf } from '../../../../../../core/x402/api_key.ts'
 import { expect, test } from 'bun:test'
 import { recoverAddress } from 'viem'
 import { privateKeyToAddress } from 'viem/accounts'
+import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
 import { keySigner, nativeCurve, portableCurve } from '../../../../../../adapters/chains/evm/channels/keys/api_key.ts'
 
 const SEED = new Uint8Array(32).fill(0x22)
@@ -19,6 +20,19 @@ test('a seed gives the private key and the address of the vector (contract 23.1)
 test('a private key of a wallet, used as a seed, is not the key of that wallet (contract 23.1)', async () => {
   const wallet = privateKeyToAddress(`0x${'22'.repeat(32)}`)
   expect((await keySigner(SEED)).address).not.toBe(wallet.toLowerCase())
+})
+
+test('each seed has its own address, the first time and every other one', async () => {
+  for (const _ of [1, 2])
+    for (let byte = 0; byte < 20; byte++) {
+      const seed = new Uint8Array(32).fill(byte)
+      const key = Buffer.from(privateKeyOf(seed)).toString('hex')
+      const signer = await keySigner(seed)
+      expect(signer.address).toBe(lower(privateKeyToAddress(`0x${key}`)))
+      expect((await recoverAddress({ hash: DIGEST, signature: await signer.sign(DIGEST) })).toLowerCase()).toBe(
+        signer.address,
+      )
+    }
 })
 
 test('both libraries sign alike, and nothing is signed after the end', async () => {
