@@ -2,6 +2,7 @@
 import type { Engine } from '../engine.ts'
 import type { Stored } from '../endpoint/mod.ts'
 import { payingFor } from '../endpoint/charging.ts'
+import * as demands from '../endpoint/demands.ts'
 import * as replies from '../endpoint/replies.ts'
 import { paymentHeader } from '../endpoint/request_context.ts'
 import { ApiError } from '../http/errors.ts'
@@ -41,7 +42,7 @@ export async function collect(engine: Engine, collecting: Collecting): Promise<R
   if (isKey && apiKey) return await settleProven(engine, await proveByKey(engine, collection, apiKey))
   if (header === null) {
     const state = collection.isProven ? await show(engine, collection) : { call: collection.found }
-    return 'status' in state ? state : demandPayment(collection, replies.signToCollect)
+    return 'status' in state ? state : demandPayment(collection, demands.signToCollect)
   }
   const { payment: presented } = collection.requestContext
   if (!presented?.ok)
@@ -96,7 +97,7 @@ async function prove(engine: Engine, collection: Collection, payment: Payment): 
     if (verdict?.kind === 'refused' && verdict.corrected)
       return correctPayment(collection, offer, { ...verdict, kind: 'rejected' })
     return demandPayment(collection, {
-      ...replies.verificationFailed(proof.code, proof.reason),
+      ...demands.verificationFailed(proof.code, proof.reason),
       ...(proof.served && !wasHandedOut(proof.served) && (await recovery(engine, proof.served, true))),
     })
   }
@@ -160,7 +161,7 @@ async function withheldReply(
   if (paying.kind === 'rejected') return correctPayment(collection, offer, paying)
   if (paying.kind === 'replayed')
     return demandPayment(collection, {
-      ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+      ...demands.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
       ...(await recovery(engine, paying.call, !wasHandedOut(paying.call))),
     })
   const headers = refusalHeaders({ reason: paying.reason, network: offer.network, payer })

@@ -3,6 +3,7 @@ import type { Engine } from '../engine.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import { isForgotten } from '../endpoint/records.ts'
 import { problemOf } from '../endpoint/charging.ts'
+import * as demands from '../endpoint/demands.ts'
 import * as replies from '../endpoint/replies.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
@@ -31,7 +32,7 @@ export type Collecting = {
   readonly found: Call
   readonly requestContext: RequestContext
   readonly running: (call: Call, fields?: RunningFields) => Reply
-  readonly more?: replies.Body
+  readonly more?: demands.Body
   readonly isOrder?: boolean
   readonly isProven?: boolean
   readonly isKeyed?: boolean
@@ -42,7 +43,7 @@ export type Collection = Collecting & {
   readonly isRightful: boolean
   readonly keyedUrl: string
   readonly offers: readonly Offer[]
-  readonly asking: Omit<replies.Asking, 'offers'>
+  readonly asking: Omit<demands.Asking, 'offers'>
   readonly now: number
 }
 
@@ -59,7 +60,7 @@ export async function collectionOf(engine: Engine, collecting: Collecting): Prom
     resource: { ...resourceOf(endpoint, requestContext), signIn },
     label: engine.gateway.label,
     errorFormat: endpoint.errorFormat,
-    help: replies.helpAt(requestContext.origin, engine.gateway.documents),
+    help: demands.helpAt(requestContext.origin, engine.gateway.documents),
     beside: besideOf(requestContext.request),
     charging: chargingFor(engine, requestContext, offers),
   }
@@ -75,11 +76,11 @@ export function runningReply(collection: Collection, call: Call, fields: Running
 /** 402: the call is there, and `why` it is not handed out. */
 export function demandPayment(
   { endpoint, found, more, isRightful, keyedUrl, offers, asking, requestContext }: Collection,
-  why: replies.Body,
-  corrected: Partial<Pick<replies.Asking, 'headers' | 'offers' | 'resource' | 'problem'>> = {},
+  why: demands.Body,
+  corrected: Partial<Pick<demands.Asking, 'headers' | 'offers' | 'resource' | 'problem'>> = {},
 ): Reply {
   const location = { job_id: found.id, poll_url: isRightful ? keyedUrl : replies.pollUrl(endpoint, found) }
-  return replies.demand(
+  return demands.demand(
     { ...asking, offers, problem: requestContext.payment ? 'verification-failed' : 'payment-required', ...corrected },
     { ...more, ...location, ...why, model: found.model },
     replies.priceOf(found, replies.dueOf(found)),
@@ -93,7 +94,7 @@ export function rejectPayment(
 ): Reply {
   const { offers, now, requestContext } = collection
   const why = problem ?? problemOf(requestContext.payment, { code, offers, now })
-  return demandPayment(collection, replies.verificationFailed(code, reason), { headers, problem: why })
+  return demandPayment(collection, demands.verificationFailed(code, reason), { headers, problem: why })
 }
 
 /** With a correction the buyer can sign again from what the chain knows (contract 1.78). */
@@ -106,7 +107,7 @@ export function correctPayment(
   const { extra, error } = corrected
   return demandPayment(
     collection,
-    { ...replies.verificationFailed(code, reason), error },
+    { ...demands.verificationFailed(code, reason), error },
     {
       offers: withCorrected(collection.offers, { offer, extra }),
       resource: { ...collection.asking.resource, error },
@@ -118,7 +119,7 @@ export function correctPayment(
  * The fields by which a replayed payment finds its call, with the poll key for its rightful owner. Empty when the call
  * can no longer be collected here.
  */
-export async function recovery(engine: Engine, call: Call, isRightful: boolean): Promise<replies.Body> {
+export async function recovery(engine: Engine, call: Call, isRightful: boolean): Promise<demands.Body> {
   const endpoint = engine.products.sold.get(call.endpoint)
   const isHere = endpoint && call.gateway === engine.gateway.name && !isForgotten(call, engine.ports.clock.now())
   return isHere

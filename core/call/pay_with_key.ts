@@ -6,7 +6,7 @@ import { unknownKey } from '../identity/presented_key.ts'
 import { newId } from '../lib/ids.ts'
 import { within } from '../lib/timers.ts'
 import type { ChainKeys, KeyOrder, KeyPayment } from '../ports/mod.ts'
-import * as replies from '../endpoint/replies.ts'
+import * as demands from '../endpoint/demands.ts'
 import type { Offered } from './order.ts'
 
 const MINUTE_MS = 60_000
@@ -23,7 +23,7 @@ export async function payWithKey(engine: Engine, order: Offered): Promise<KeyPay
     return isKnown ? await keys.pay(apiKey, keyOrderOf(engine, order), { now: clock.now(), signal }) : undefined
   }).catch((error: Error) => {
     if (error instanceof ApiError) throw error
-    throw replies.cannotVerify(error.message)
+    throw demands.cannotVerify(error.message)
   })
   if (!paying) throw await unknown(engine, order)
   return paying

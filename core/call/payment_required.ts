@@ -3,7 +3,7 @@
  */
 import type { Engine } from '../engine.ts'
 import type { Free, Price, RequestHead, Sold } from '../endpoint/mod.ts'
-import * as replies from '../endpoint/replies.ts'
+import * as demands from '../endpoint/demands.ts'
 import { chargingOf } from '../endpoint/charging.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import { isBrowser } from '../http/browser_402.ts'
@@ -23,7 +23,7 @@ export type Asking = { readonly endpoint: Sold | Free; readonly requestContext: 
 export type Demand = {
   readonly price: Price
   readonly offers: readonly Offer[]
-  readonly why: replies.Body
+  readonly why: demands.Body
   readonly error?: string
   readonly problem?: Problem
 }
@@ -52,7 +52,7 @@ function quote(engine: Engine, asking: Asking, wanted: Price): Reply {
   const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${charge?.header} ${charge?.realm} ${origin}${path}`
   const known = isPage ? undefined : quotes.find(price, key, offers)
   if (known) return known
-  const made = demand(engine, asking, { offers, price, why: replies.paymentRequired(price) })
+  const made = demand(engine, asking, { offers, price, why: demands.paymentRequired(price) })
   if (isPage) return made
   const reply = { ...made, headers: Object.freeze(made.headers) }
   quotes.store(price, key, { offers, reply })
@@ -76,7 +76,7 @@ export async function discover(engine: Engine, { endpoint, requestContext }: Ask
     {
       offers: engine.offers.at(price),
       price: discovery ? { ...price, also: { ...price.also, ...discovery } } : price,
-      why: replies.paymentRequired(price),
+      why: demands.paymentRequired(price),
     },
   )
 }
@@ -98,7 +98,7 @@ function sampleOf(engine: Engine, endpoint: Sold, { query, params }: RequestCont
  * The discovery 402 of a free endpoint asks for no payment. The methods of a path then do not depend on its price.
  */
 function demandNothing(engine: Engine, asking: Asking): Reply {
-  const why = replies.freeOfCharge(asking.endpoint.summary)
+  const why = demands.freeOfCharge(asking.endpoint.summary)
   return demand(engine, asking, { offers: engine.offers.at(NOTHING), price: NOTHING, why })
 }
 
@@ -116,14 +116,14 @@ export function demand(
     label,
     origin: requestContext.origin,
     errorFormat: endpoint.errorFormat ?? 'plain',
-    help: replies.helpAt(requestContext.origin, documents),
+    help: demands.helpAt(requestContext.origin, documents),
     beside: besideOf(requestContext.request),
     charging: chargingFor(engine, requestContext, offers),
     ...(problem && { problem }),
   }
-  const reply = replies.demand(asking, why, replies.publicPrice(price), price.also)
+  const reply = demands.demand(asking, why, demands.publicPrice(price), price.also)
   const isVisitor = paymentHeader(requestContext.request) === null && isBrowser(requestContext.request.headers)
-  return isVisitor ? replies.demandPage(reply, asking) : reply
+  return isVisitor ? demands.demandPage(reply, asking) : reply
 }
 
 /** How the 402 speaks of MPP: where it is on, and one of the offers can be paid by it. */

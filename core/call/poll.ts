@@ -2,6 +2,7 @@
 import type { Engine } from '../engine.ts'
 import type { Polled, Sold } from '../endpoint/mod.ts'
 import { isForgotten } from '../endpoint/records.ts'
+import type { Body } from '../endpoint/demands.ts'
 import * as replies from '../endpoint/replies.ts'
 import { paymentHeader, proofOf, type RequestContext } from '../endpoint/request_context.ts'
 import { ApiError } from '../http/errors.ts'
@@ -53,7 +54,7 @@ async function evidenceOf(
   engine: Engine,
   { route, requestContext, id }: Polling,
   { endpoint, found }: Found,
-): Promise<{ readonly isProven: boolean; readonly isKeyed: boolean; readonly more?: replies.Body }> {
+): Promise<{ readonly isProven: boolean; readonly isKeyed: boolean; readonly more?: Body }> {
   const proofs = pollProofs(engine.money, engine.identity.pollUrls)
   const isProof = ({ kind }: PollJudged) => kind === 'proof'
   const { request } = requestContext

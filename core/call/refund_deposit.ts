@@ -1,7 +1,7 @@
 /** Sends the rest of a deposit back to its payer, and says what came of it. */
 import type { Engine } from '../engine.ts'
 import type { Price } from '../endpoint/mod.ts'
-import * as replies from '../endpoint/replies.ts'
+import * as demands from '../endpoint/demands.ts'
 import { ApiError } from '../http/errors.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { within } from '../lib/timers.ts'
@@ -22,7 +22,7 @@ export async function refundDeposit(engine: Engine, asking: Asking, payment: Pay
   const refunding = offer
     ? await ask(engine, { payment, offer, ip: asking.requestContext.ip })
     : notOffered(payment, offers)
-  if (refunding.kind === 'unavailable') throw replies.cannotVerify(refunding.reason)
+  if (refunding.kind === 'unavailable') throw demands.cannotVerify(refunding.reason)
   if (refunding.kind === 'unknown') throw pending(refunding.reason, payment.accepted.network)
   if (refunding.kind === 'refused') return refused(engine, asking, { refunding, offers, offer })
   const { log, meter = silent } = engine.ports
@@ -56,7 +56,7 @@ function refused(
   const { toSign: _, ...reply } = demand(engine, asking, {
     offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
     price: NOTHING,
-    why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }) },
+    why: { ...demands.verificationFailed(code, reason), ...(corrected && { error: corrected.error }) },
     ...(corrected && { error: corrected.error }),
   })
   return reply

@@ -1,7 +1,7 @@
 /** The replies of an order for which no call is opened. */
 import type { Engine } from '../engine.ts'
 import { problemOf } from '../endpoint/charging.ts'
-import * as replies from '../endpoint/replies.ts'
+import * as demands from '../endpoint/demands.ts'
 import { credentialIn } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
 import { silent } from '../ports/meter.ts'
@@ -19,7 +19,7 @@ export type Refused = {
   readonly kind: 'refused'
   readonly code: PaymentCode
   readonly reason: string
-  readonly more?: replies.Body
+  readonly more?: demands.Body
   /** A corrected offer, in place of this one. */
   readonly corrected?: Corrected
   readonly offer?: Offer
@@ -29,7 +29,7 @@ export type Refused = {
 }
 
 /** The payment would not cover the call, or this wallet may not order now. */
-export const unfunded = (reason: string, more: replies.Body = {}): Refused => ({
+export const unfunded = (reason: string, more: demands.Body = {}): Refused => ({
   kind: 'refused',
   code: 'PAYMENT_UNFUNDED',
   reason,
@@ -52,12 +52,12 @@ export function reject(engine: Engine, order: Offered, refused: Refused): Reply 
   const made = demand(engine, order, {
     offers: corrected && offer ? withCorrected(offers, { offer, extra: corrected.extra }) : offers,
     price,
-    why: { ...replies.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
+    why: { ...demands.verificationFailed(code, reason), ...(corrected && { error: corrected.error }), ...more },
     ...(corrected && { error: corrected.error }),
     problem: refused.problem ?? problemOf(presented, { code, offers, now: clock.now() }),
   })
   // Clients of MPP pay a challenge of a 402 at once, and this payment may have moved money.
-  const reply = code === 'PAYMENT_REPLAY' && credentialIn(presented) ? replies.withoutChallenge(made) : made
+  const reply = code === 'PAYMENT_REPLAY' && credentialIn(presented) ? demands.withoutChallenge(made) : made
   if (retryAfterSeconds === undefined) return reply
   return { ...reply, headers: { ...reply.headers, 'retry-after': String(retryAfterSeconds) } }
 }
@@ -79,5 +79,5 @@ export function unverified(engine: Engine, order: Offered, reason: string): Repl
     })
   const { meter = silent } = engine.ports
   meter.judged('unavailable')
-  throw replies.cannotVerify(reason)
+  throw demands.cannotVerify(reason)
 }

@@ -1,6 +1,6 @@
 /** Step 6: would the payment be settled? */
 import type { Engine } from '../engine.ts'
-import { SIGN_AFRESH } from '../endpoint/replies.ts'
+import { SIGN_AFRESH } from '../endpoint/demands.ts'
 import type { Reply } from '../http/reply.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import { isCumulative } from '../x402/offer.ts'

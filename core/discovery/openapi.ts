@@ -14,7 +14,7 @@ import {
   servesBeforeSettlement,
 } from '../endpoint/mod.ts'
 import { DESCRIPTION, type GatewayDescription, PLACEHOLDER_ORIGIN } from './document_input.ts'
-import { helpAt } from '../endpoint/replies.ts'
+import { helpAt } from '../endpoint/demands.ts'
 import { CHARGE, isChargeable } from '../mpp/challenge.ts'
 import { dollars, roundUp, usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'

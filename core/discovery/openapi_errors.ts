@@ -4,6 +4,7 @@ import type { Endpoint, Price } from '../endpoint/mod.ts'
 import { json, type Reply } from '../http/reply.ts'
 import { ApiError, type ApiErrorCode, rateLimited, rowOf } from '../http/errors.ts'
 import type { Charging } from '../endpoint/charging.ts'
+import * as demands from '../endpoint/demands.ts'
 import * as replies from '../endpoint/replies.ts'
 import { namesIn } from '../endpoint/samples.ts'
 import type { Bazaar } from '../x402/challenge.ts'
@@ -110,7 +111,7 @@ export type ChallengeContext = {
   readonly offers: readonly Offer[]
   readonly label: string
   readonly errorFormat: ErrorFormat
-  readonly help: replies.Body
+  readonly help: demands.Body
   /** How its 402s speak of MPP. */
   readonly charging: Charging
 }
@@ -121,10 +122,10 @@ export function demandExample(
   price: Price,
 ): unknown {
   return bodyOf(
-    replies.demand(
+    demands.demand(
       { ...demanding, resource: { ...NO_RESOURCE, bazaar } },
-      replies.paymentRequired(price),
-      replies.publicPrice(price),
+      demands.paymentRequired(price),
+      demands.publicPrice(price),
       price.also,
     ),
   )
@@ -139,19 +140,19 @@ const JOB = {
 /** The 402 bodies of rejected payments, by code. */
 export function rejectionExamples(demanding: ChallengeContext, price: Price): Readonly<Record<string, unknown>> {
   const asking = { ...demanding, resource: NO_RESOURCE, problem: 'verification-failed' as const }
-  const rejected = (why: replies.Body) => bodyOf(replies.demand(asking, why, replies.publicPrice(price)))
+  const rejected = (why: demands.Body) => bodyOf(demands.demand(asking, why, demands.publicPrice(price)))
   return {
     PAYMENT_INVALID: rejected(
-      replies.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer'),
+      demands.verificationFailed('PAYMENT_INVALID', 'invalid_exact_evm_signature: it was not signed by the payer'),
     ),
     PAYMENT_UNFUNDED: rejected(
-      replies.verificationFailed(
+      demands.verificationFailed(
         'PAYMENT_UNFUNDED',
         'invalid_exact_evm_insufficient_balance: the payer has 0 base units',
       ),
     ),
     PAYMENT_REPLAY: rejected({
-      ...replies.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
+      ...demands.verificationFailed('PAYMENT_REPLAY', 'the payment authorization was already used'),
       ...JOB,
     }),
     settlement_failed: bodyOf(json(402, { ...replies.settlementFailed('the authorization has expired'), ...JOB })),
@@ -161,10 +162,10 @@ export function rejectionExamples(demanding: ChallengeContext, price: Price): Re
 /** The 402 body of a poll without a payment. */
 export function collectExample(demanding: ChallengeContext, price: Price): unknown {
   return bodyOf(
-    replies.demand(
+    demands.demand(
       { ...demanding, resource: NO_RESOURCE },
-      { ...replies.signToCollect, job_id: JOB.job_id },
-      replies.publicPrice(price),
+      { ...demands.signToCollect, job_id: JOB.job_id },
+      demands.publicPrice(price),
     ),
   )
 }

@@ -3,7 +3,7 @@ import type { Reply } from '../http/reply.ts'
 import type { Offer } from '../x402/protocol.ts'
 import { boundedMap } from '../lib/bounded_map.ts'
 import type { Price } from './prices.ts'
-import { publicPrice } from './replies.ts'
+import { publicPrice } from './demands.ts'
 
 export type QuoteCache = {
   /** One frozen price for all that are equal: what is derived from it is found by it. */

@@ -6,7 +6,7 @@ import type { SettleContext } from '../payment/settlement/context.ts'
 import { askFate } from '../payment/settlement/send.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import type { Authorization, Call, PaymentCode } from '../ports/mod.ts'
-import { SIGN_AFRESH } from '../endpoint/replies.ts'
+import { SIGN_AFRESH } from '../endpoint/demands.ts'
 
 export type Judged =
   | { readonly kind: 'proof' }
