@@ -1,4 +1,5 @@
 /** The state of a call, for a caller who has shown that it is theirs. */
+import { upstreamFailure } from './delivery/upstream_handle.ts'
 import type { Engine } from '../engine.ts'
 import type { Sold, Stored, UpstreamJob } from '../endpoint/mod.ts'
 import * as replies from '../endpoint/replies.ts'
@@ -9,7 +10,6 @@ import { failIfOverdue } from '../payment/settlement/fail.ts'
 import type { Call } from '../ports/mod.ts'
 import { type Collection, type RunningFields, runningReply } from './collection.ts'
 import { paidReply, storedOf } from './work/result_replies.ts'
-import { pollUpstream, upstreamFailure } from './delivery/upstream_poll.ts'
 
 /** How long a poll waits to learn whether its result is still available. */
 const STANDS_MS = 10_000
@@ -42,6 +42,7 @@ async function pollOnce(
   { known, isOrder }: { readonly known: Call; readonly isOrder: boolean },
 ): Promise<{ call: Call } & RunningFields> {
   try {
+    const { pollUpstream } = await import('./delivery/upstream_poll.ts')
     const { call, progress, elapsedSeconds } = await pollUpstream(engine, endpoint, known)
     return { call, elapsed_seconds: elapsedSeconds, ...(progress !== undefined && { progress }) }
   } catch (error) {

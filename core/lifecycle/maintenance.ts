@@ -2,7 +2,6 @@
  * The periodic maintenance of one gateway: fails lost calls, polls upstream jobs, runs the tasks of its endpoints, and
  * reconciles payments in doubt.
  */
-import { pollUpstream } from '../call/delivery/upstream_poll.ts'
 import type { MaintenanceTask } from '../endpoint/call_context.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'
 import type { Engine } from '../engine.ts'
@@ -91,6 +90,8 @@ async function pollUpstreamJobs(engine: Engine, rounds: Rounds, now: number): Pr
   const first = next.length < MAX_POLLS ? await jobs('', MAX_POLLS - next.length) : []
   const calls = [...next, ...first.filter(({ id }) => !next.some((each) => each.id === id))]
   rounds.lastPolled = calls.at(-1)?.id ?? ''
+  if (calls.length === 0) return
+  const { pollUpstream } = await import('../call/delivery/upstream_poll.ts')
   for (const call of calls) {
     const endpoint = engine.products.sold.get(call.endpoint)
     if (endpoint?.delivery !== 'upstream_job') continue

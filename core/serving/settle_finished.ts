@@ -5,7 +5,6 @@ import { settledMsOf } from '../payment/retention.ts'
 import { settleCall } from '../payment/settlement/settle.ts'
 import type { Authorization, Call } from '../ports/mod.ts'
 import type { Offer, Payment } from '../x402/protocol.ts'
-import { pollUpstream } from '../call/delivery/upstream_poll.ts'
 import { isStillThere } from '../call/show.ts'
 
 /** How long the record of a settlement names its payment. */
@@ -35,6 +34,7 @@ export async function settleFinished(
 
 async function polled(engine: Engine, endpoint: UpstreamJob, found: Call): Promise<Call> {
   try {
+    const { pollUpstream } = await import('../call/delivery/upstream_poll.ts')
     return (await pollUpstream(engine, endpoint, found)).call
   } catch (error) {
     engine.ports.log.warn('an upstream job could not be polled', { call: found.id, error: (error as Error).message })

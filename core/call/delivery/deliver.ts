@@ -9,7 +9,6 @@ import { deliverInline } from './inline.ts'
 import { deliverJob } from './job.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 import { deliverStream } from './stream.ts'
-import { deliverUpstreamJob } from './upstream_job.ts'
 
 export function deliver(engine: Engine, { endpoint, ...opened }: OpenedCall): Promise<Reply> {
   switch (endpoint.delivery) {
@@ -20,7 +19,7 @@ export function deliver(engine: Engine, { endpoint, ...opened }: OpenedCall): Pr
     case 'job':
       return deliverJob(engine, { ...opened, endpoint })
     case 'upstream_job':
-      return deliverUpstreamJob(engine, { ...opened, endpoint })
+      return import('./upstream_job.ts').then((job) => job.deliverUpstreamJob(engine, { ...opened, endpoint }))
     case 'stream':
       return deliverStream(engine, { ...opened, endpoint })
   }

@@ -2,6 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { recordKind } from '../../endpoint/record_kind.ts'
 import type { Json } from '../../lib/json.ts'
+import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
 
 /** `missed`: when fetching the result first and last failed. */
 export const HANDLE = recordKind({
@@ -14,3 +15,13 @@ export const HANDLE = recordKind({
   }),
 })
 export type Handle = Parameters<typeof HANDLE.put>[1]['data']
+
+/** Fields that a failed call adds to its reply. */
+export async function upstreamFailure(
+  storage: CallStorage & RecordStorage,
+  { id }: Pick<Call, 'id'>,
+  now: number,
+): Promise<Readonly<Record<string, Json>>> {
+  const record = await HANDLE.get(storage, id, now)
+  return record?.data.failure ?? {}
+}

@@ -52,16 +52,6 @@ export async function pollUpstream(engine: Engine, endpoint: Paid, known: Call):
   return outcome || seen(engine, known)
 }
 
-/** Fields that a failed call adds to its reply. */
-export async function upstreamFailure(
-  storage: CallStorage & RecordStorage,
-  { id }: Pick<Call, 'id'>,
-  now: number,
-): Promise<Readonly<Record<string, Json>>> {
-  const record = await HANDLE.get(storage, id, now)
-  return record?.data.failure ?? {}
-}
-
 async function ask(engine: Engine, endpoint: UpstreamJob, call: Call): Promise<Seen> {
   const { storage, clock, vendors } = engine.ports
   const { catalog } = engine.products

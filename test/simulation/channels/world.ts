@@ -179,7 +179,7 @@ const checkSignature: CheckSignature = async ({ account, digest, signature }) =>
   hasSigned(account, digest, signature) ? { kind: 'signed' } : { kind: 'unsigned', problem: 'another key has signed' }
 
 function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
-  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address, turn: async () => {} })
   const shared = { rpc, reads, relayer, states, digests, authorizer: authorizing, checkSignature, costs }
   const deposits = channelDeposits(shared, terms)
   const { reserved } = keyCalls({ ...shared, storage }, terms)
@@ -545,7 +545,11 @@ const DEPOSITED = 30_000n
 
 /** Channels that were funded and charged before the run begins, by processes that are no more. */
 function seedLoad(world: World, load: readonly Client[]): void {
-  const states = channelStates(world.journal.storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const states = channelStates(world.journal.storage, {
+    network: NETWORK,
+    seller: AUTHORIZER.address,
+    turn: async () => {},
+  })
   for (const [index, client] of load.entries()) {
     const { id, config, voucher } = client
     world.contract.gift(id, DEPOSITED)

@@ -111,7 +111,7 @@ function processOn(memory: Storage, world: World) {
     request: async () => ({ kind: 'result' as const, value: `0x${contract.head().number.toString(16)}` }),
   }
   const costs = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit: 1n, gasPerWallet: 10n ** 12n })
-  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address })
+  const states = channelStates(storage, { network: NETWORK, seller: AUTHORIZER.address, turn: async () => {} })
   const authorizer = {
     address: AUTHORIZER.address,
     sign: async ({ hash }: { hash: `0x${string}` }) => AUTHORIZER.sign(hash),

@@ -121,8 +121,16 @@ export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
 const knownStates = oncePer(() => ({ states: boundedMap<ChannelState>(MAX_KNOWN), dropped: 0 }))
 
-/** Channels of one network. `seller` names who claims: the address that signs claims. */
-export function channelStates(storage: ChannelStorage, { network, seller }: { network: string; seller: Hex }) {
+const nextTurn = (): Promise<void> => new Promise((done) => setTimeout(done, 0))
+
+/**
+ * Channels of one network. `seller` names who claims: the address that signs claims. `turn` waits between two pages;
+ * by default for a turn of the event loop.
+ */
+export function channelStates(
+  storage: ChannelStorage,
+  { network, seller, turn = nextTurn }: { network: string; seller: Hex; turn?: () => Promise<void> },
+) {
   const ownerOf = (name: string) => `${network}/${seller}/${name}`
   /** Channels that need something done have an owner of their own, by which they are listed. */
   const recordOf = (state: ChannelState, now: number): StoredRecord => ({
@@ -219,7 +227,7 @@ export function channelStates(storage: ChannelStorage, { network, seller }: { ne
       if (!last || page.length < PAGE) return
       after = last.id
       // A storage in this process answers at once: without a turn, all pages would hold the event loop together.
-      await new Promise((turn) => setTimeout(turn, 0))
+      await turn()
     }
   }
 }
