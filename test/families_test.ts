@@ -51,7 +51,8 @@ const REASONS: Readonly<Record<string, string>> = {
   'server/cli/reconcile.ts': 'help and an error text',
   'server/cli/wallet.ts': WALLET,
   'server/config/gateways.ts': 'documents two settings',
-  'server/config/payment_methods.ts': SETTINGS,
+  'server/config/payment_method_settings.ts': SETTINGS,
+  'server/config/payment_methods.ts': 'reads the settings of each family',
   'server/config/services.ts': 'documents a setting',
   'server/devnet/compile.ts': DEVNET,
   'server/devnet/mod.ts': DEVNET,
@@ -79,7 +80,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'server/wiring/devnet.ts': DEVNET,
   'server/wiring/gateways.ts': DEVNET,
 }
-const MOST = 59
+const MOST = 60
 
 const withoutComments = (text: string): string => text.replace(/\/\*[^]*?\*\/|(?<=^|[\s;{}(])\/\/ .*$/gm, '')
 

@@ -1,7 +1,7 @@
 /** An order on its way to a call: what it is when it arrives, and what each step adds to it. */
 import type { Price, Sold } from '../endpoint/mod.ts'
 import type { RequestContext } from '../endpoint/request_context.ts'
-import type { Hold } from '../http/request_body.ts'
+import type { Hold } from '../http/body_bytes.ts'
 import type { UnpaidCount } from '../http/unpaid_work.ts'
 import type { Tag } from '../payment/calls/identified_calls.ts'
 import type { Verdict } from '../ports/mod.ts'

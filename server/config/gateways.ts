@@ -1,12 +1,7 @@
 /** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid. */
 import { type Static, Type } from '@sinclair/typebox'
-import {
-  labelOf,
-  type PaymentMethod,
-  paymentMethodSettings,
-  type Reading,
-  resolvePaymentMethods,
-} from './payment_methods.ts'
+import { labelOf, type PaymentMethod, type Reading, resolvePaymentMethods } from './payment_methods.ts'
+import { paymentMethodSettings } from './payment_method_settings.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
 import { defaulted, type Named, named } from './settings.ts'
 

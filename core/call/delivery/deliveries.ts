@@ -1,6 +1,6 @@
 /** State of the deliveries of this process that outlives a request. */
 import type { Deliveries, Engine } from '../../engine.ts'
-import { budget } from '../../http/request_body.ts'
+import { budget } from '../../http/body_bytes.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { gzipJson } from '../../lib/gzip_json.ts'
 
