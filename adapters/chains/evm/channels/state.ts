@@ -121,16 +121,19 @@ export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
 const knownStates = oncePer(() => ({ states: boundedMap<ChannelState>(MAX_KNOWN), dropped: 0 }))
 
+/** A storage in this process answers at once: without a turn, all pages would hold the event loop together. */
 const nextTurn = (): Promise<void> => new Promise((done) => setTimeout(done, 0))
 
-/**
- * Channels of one network. `seller` names who claims: the address that signs claims. `turn` waits between two pages;
- * by default for a turn of the event loop.
- */
-export function channelStates(
-  storage: ChannelStorage,
-  { network, seller, turn = nextTurn }: { network: string; seller: Hex; turn?: () => Promise<void> },
-) {
+export type StatesOptions = {
+  readonly network: string
+  /** Who claims: the address that signs claims. */
+  readonly seller: Hex
+  /** Awaited between two pages. Default: a turn of the event loop. */
+  readonly turn?: () => Promise<void>
+}
+
+/** Channels of one network. */
+export function channelStates(storage: ChannelStorage, { network, seller, turn = nextTurn }: StatesOptions) {
   const ownerOf = (name: string) => `${network}/${seller}/${name}`
   /** Channels that need something done have an owner of their own, by which they are listed. */
   const recordOf = (state: ChannelState, now: number): StoredRecord => ({
@@ -226,7 +229,6 @@ export function channelStates(
       if (last) yield page.map(({ data }) => decoded(data))
       if (!last || page.length < PAGE) return
       after = last.id
-      // A storage in this process answers at once: without a turn, all pages would hold the event loop together.
       await turn()
     }
   }
