@@ -15,7 +15,7 @@ const SETTING = `dark_mode: setting('${DARK}', Type.Boolean()),\n`
 const ENTRIES: readonly (readonly [file: string, before: string, entry: string])[] = [
   ['file.ts', '    bare_v1: defaulted(\n', `    dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
   ['gateways.ts', '  retired: defaulted(\n', `  dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
-  ['payment_methods.ts', '  channel_claim_above: setting(\n', SETTING.replace('dark_mode', 'dim_mode')],
+  ['payment_method_settings.ts', '  channel_claim_above: setting(\n', SETTING.replace('dark_mode', 'dim_mode')],
   ['vendors.ts', '    per_call: setting(', SETTING],
   ['vendors.ts', '    style: setting(\n', SETTING],
 ]
