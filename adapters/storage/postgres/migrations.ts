@@ -116,10 +116,20 @@ export function readingProblem(minReader: number, schema: readonly Migration[]):
 
 async function readSteps(ask: Ask): Promise<ReturnType<typeof countedSteps>> {
   // Checked first: a role without CREATE can start once the table exists.
-  const [found] = await ask("SELECT to_regclass('migrations') AS at")
-  const stored = found?.at ? await ask('SELECT * FROM migrations ORDER BY step') : []
+  const stored = (await hasTable(ask)) ? await ask('SELECT * FROM migrations ORDER BY step') : []
   const taken = stored.map(({ name, min_reader: reader }) => ({ name: String(name), minReader: Number(reader ?? 1) }))
   return countedSteps(DATABASE, taken, EARLIER)
+}
+
+/**
+ * Asks the catalog: `to_regclass` may answer as of the start of the transaction, before the lock, and would not find
+ * the table that another replica has made since.
+ */
+async function hasTable(ask: Ask): Promise<boolean> {
+  const found = await ask(
+    "SELECT oid FROM pg_catalog.pg_class WHERE relname = 'migrations' AND pg_catalog.pg_table_is_visible(oid)",
+  )
+  return found.length > 0
 }
 
 /** Takes one step, if it is not an index and no other replica is migrating. */
@@ -147,8 +157,7 @@ async function take(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
   }
   const step = wanted[taken.length]
   if (!step || step.index !== undefined) return false
-  const [table] = await ask("SELECT to_regclass('migrations') AS at")
-  if (!table?.at) await ask(TABLE)
+  if (!(await hasTable(ask))) await ask(TABLE)
   await ask(step.sql)
   await record(ask, step, taken)
   return true

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { Client } from 'pg'
 import type { Migration } from '../../../../adapters/storage/migration.ts'
-import { migrate, migrations } from '../../../../adapters/storage/postgres/migrations.ts'
+import { LOCK, migrate, migrations } from '../../../../adapters/storage/postgres/migrations.ts'
 import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
 import { DONE, streamAnswer } from '../../../fakes/chat.ts'
 import { timely } from '../../../../server/wiring/timely.ts'
@@ -213,6 +213,29 @@ test('a replica that nobody asks notices by the time that it asks the database f
   expect(storage.refusal()).toBeDefined()
   await newer.end()
   await storage.close()
+})
+
+test('a replica whose transaction began before another one had migrated finds what that one has made', async () => {
+  const url = await server.fresh()
+  const [late, other] = [await client(url), await client(url)]
+  const query = late.query.bind(late) as (given: { text: string }) => Promise<never>
+  // The first attempt finds the lock taken. By the second, the session remembers that there was no table.
+  await other.query(`SELECT pg_advisory_lock(${LOCK})`)
+  let attempts = 0
+  late.query = (async (given: { text: string }) => {
+    if (given.text.includes('pg_try_advisory_xact_lock') && ++attempts === 2) {
+      await other.query(`SELECT pg_advisory_unlock(${LOCK})`)
+      await migrate(other)
+    }
+    return await query(given)
+  }) as never
+  await migrate(late)
+  expect(attempts).toBeGreaterThanOrEqual(2)
+  expect((await other.query('SELECT name FROM migrations ORDER BY step')).rows).toEqual(
+    migrations.map(({ name }) => ({ name })),
+  )
+  await late.end()
+  await other.end()
 })
 
 test('an index that an interrupted migration left invalid is dropped and built again', async () => {
