@@ -2,6 +2,7 @@
  * The guides at `/docs/guide/`: each Markdown file of this folder as a page, and as its source at `<page>.md`.
  * The files are imported as text, so that a compiled binary has them too. A page runs no script and loads nothing.
  */
+import { readFileSync } from 'node:fs'
 import type { Reply } from '../../core/mod.ts'
 import addingAProduct from './adding_a_product.md' with { type: 'text' }
 import addingAProvider from './adding_a_provider.md' with { type: 'text' }
@@ -21,7 +22,12 @@ import security from './security.md' with { type: 'text' }
 import sellYourApi from './sell_your_api.md' with { type: 'text' }
 import workers from './workers.md' with { type: 'text' }
 
+import keysPicture from './pictures/keys.png' with { type: 'file' }
+
 const ROOT = '/docs/guide'
+
+/** Files of the pictures that pages show, by name. */
+const PICTURES: Readonly<Record<string, string>> = { 'pictures/keys.png': keysPicture }
 
 /** Sources by page, in reading order. */
 export const guides: Readonly<Record<string, string>> = {
@@ -80,6 +86,7 @@ const STYLE = `
   td, th { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; border-top: 1px solid var(--line) }
   th { border: 0 }
   td:first-child { overflow-wrap: normal }
+  img { display: block; max-width: 100%; height: auto; border: 1px solid var(--line); border-radius: .5rem }
   footer { border-top: 1px solid var(--line); color: var(--soft); font-size: .9rem }
 `
 
@@ -113,6 +120,9 @@ export function guide(path: string): Reply | undefined {
 
 function made(name: string): Reply | undefined {
   if (name === '') return html('Guides', index())
+  const picture = Object.hasOwn(PICTURES, name) ? PICTURES[name] : undefined
+  if (picture !== undefined)
+    return { status: 200, headers: { ...HEADERS, 'content-type': 'image/png' }, body: readFileSync(picture) }
   if (name.endsWith('.md')) return sourceOf(name.slice(0, -'.md'.length))
   const source = textOf(name)
   return source === undefined ? undefined : html(titleOf(source), source, name)
@@ -173,14 +183,17 @@ ${rendered(source)}</main>
 }
 
 /**
- * Links between the files lead to their pages; wide tables scroll by themselves. Pictures are for readers of the files:
- * a gateway shows the pages themselves.
+ * Links between the files lead to their pages; wide tables scroll by themselves. Pictures that are not in `PICTURES`
+ * are for readers of the files.
  */
 function rendered(source: string): string {
-  const visible = source.replace(/^<!--.*?-->\n/gm, '').replace(/^!\[.*\n/gm, '')
+  const visible = source
+    .replace(/^<!--.*?-->\n/gm, '')
+    .replace(/^!\[.*?\]\((.*?)\)\n/gm, (line, name: string) => (Object.hasOwn(PICTURES, name) ? line : ''))
   return Bun.markdown
     .html(visible, { headings: { ids: true }, noHtmlBlocks: true, noHtmlSpans: true })
     .replace(/href="(\w+)\.md(?=["#])/g, `href="${ROOT}/$1`)
+    .replaceAll('<img src="pictures/', `<img src="${ROOT}/pictures/`)
     .replaceAll('<table>', '<div class="wide"><table>')
     .replaceAll('</table>', '</table></div>')
 }

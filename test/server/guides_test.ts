@@ -110,8 +110,12 @@ describe('/docs/guide/', () => {
         elements.filter((name) =>
           ['script', 'iframe', 'img', 'form', 'object', 'embed', 'base', 'style', 'h1'].includes(name),
         ),
-      ).toEqual(['style', 'h1'])
-      expect(links.filter((link) => !/^href=(#|\/|https:\/\/)/.test(link))).toEqual([])
+      ).toEqual(['style', 'h1', ...(path === 'keys' ? ['img'] : [])])
+      expect(links.filter((link) => !/^(?:href=(#|\/|https:\/\/)|src=\/docs\/guide\/pictures\/)/.test(link))).toEqual(
+        [],
+      )
+      for (const [, picture = ''] of html.matchAll(/<img src="([^"]+)"/g))
+        expect(guide(picture)).toMatchObject({ status: 200, headers: { 'content-type': 'image/png' } })
       expect(new Set(ids).size).toBe(ids.length)
       expect(style).not.toMatch(/url\(|@import/)
     }
