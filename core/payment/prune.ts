@@ -54,7 +54,8 @@ type Archiving = Pick<Ports, 'storage' | 'clock'> & {
  * time, and at most 1,100 a second, so that buyers are served meanwhile. By one process at a time.
  *
  * @example
- * await archiveExpired({ storage, clock, archive, mayGoOn }, { ...retention, archiveMs: 400 * 86_400_000 }, signal)
+ * const mayGoOn = () => storage.lease('archive', 'worker 1', { now: Date.now(), until: Date.now() + 60_000 })
+ * await archiveExpired({ storage, clock, archive: objects, mayGoOn }, { ...retention, archiveMs: 400 * 86_400_000 })
  */
 export async function archiveExpired(
   { storage, clock, archive, mayGoOn }: Archiving,
