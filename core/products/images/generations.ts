@@ -117,7 +117,7 @@ const jobPoll = polled({
   summary: 'Collect a slow image job',
   description: `${READS} The first poll that finds the job completed settles it, once.`,
   tag: 'images',
-  of: ['images.generations', 'images.image2image'],
+  of: ['images.generations', 'images.image2image', 'images.variations'],
 })
 
 const models = free({
