@@ -18,10 +18,12 @@ export type KeySigner = {
 
 /** The addresses of seeds that were used here, by a hash with a secret of this process: no seed is in it. */
 const addresses = boundedMap<Hex>(10_000)
-const secret = crypto.getRandomValues(new Uint8Array(32))
+/** Made when it is first needed: Workers have no random bytes before their first request. */
+let secret: Uint8Array | undefined
 
 /** Deriving a public key costs as much as a signature, so the address of a seed is derived once. */
 function knownAddressOf(seed: Uint8Array, key: Uint8Array, curve: Curve): Hex {
+  secret ??= crypto.getRandomValues(new Uint8Array(32))
   const name = bytesToHex(sha256.create().update(secret).update(seed).digest())
   const address = addresses.get(name) ?? addressOf(key, curve)
   addresses.set(name, address)
