@@ -32,7 +32,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await listener.stop(true)
-  rmSync(dir, { recursive: true })
+  rmSync(dir, { recursive: true, force: true })
 })
 
 const shipped = (file: string): string => readFileSync(join(import.meta.dirname, '../../server/deploy', file), 'utf8')
