@@ -559,7 +559,7 @@ test('no test sleeps or tries again', () => {
 const LAWS: Readonly<Record<string, string>> = {
   Storage: 'test/conformance/storage.ts',
   Objects: 'test/conformance/objects.ts',
-  Chain: 'test/conformance/chains.ts',
+  Chain: 'test/conformance/chain_histories.ts',
   ImageVendor: 'test/conformance/vendors.ts',
   VideoVendor: 'test/conformance/videos.ts',
   ChatVendor: 'test/conformance/chat_vendors.ts',

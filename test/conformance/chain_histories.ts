@@ -7,7 +7,7 @@ import type { Fate, Settlement } from '../../core/ports/mod.ts'
 import type { Payment, Receipt } from '../../core/x402/protocol.ts'
 import { scaled } from '../scope.ts'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'
-import type { ChainHarness, Payer } from './chains.ts'
+import { type ChainHarness, chainLaws, type Payer } from './chains.ts'
 import { type Law, law } from './law.ts'
 
 const SEED = 11
@@ -30,6 +30,9 @@ export const chainHistories: readonly Law<ChainHarness>[] = [
     for (let history = 0; history < HISTORIES; history++) await play(h, chance(seedOf(SEED, history)))
   }),
 ]
+
+/** What a chain promises, its histories included. */
+export const everyChainLaw: readonly Law<ChainHarness>[] = [...chainLaws, ...chainHistories]
 
 async function play(h: ChainHarness, dice: Chance): Promise<void> {
   const before = await h.balanceOf(h.offer.payTo)

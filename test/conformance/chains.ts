@@ -3,7 +3,6 @@ import { expect } from 'bun:test'
 import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import type { Offer, Payment, Receipt } from '../../core/x402/protocol.ts'
-import { chainHistories } from './chain_histories.ts'
 import { law, portLaw, type Law, type Subject } from './law.ts'
 
 export type Payer = { readonly address: string }
@@ -502,7 +501,6 @@ export const chainLaws: readonly Law<ChainHarness>[] = [
   ...fates,
   ...failing,
   ...looking,
-  ...chainHistories,
 ]
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,16 +1,18 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
-import { brokenChains } from '../../conformance/broken_chains.ts'
+import { brokenChains, brokenHistories } from '../../conformance/broken_chains.ts'
 import { cashSubject } from '../../conformance/cash_harness.ts'
+import { chainHistories, everyChainLaw } from '../../conformance/chain_histories.ts'
 import { chainLaws } from '../../conformance/chains.ts'
 import { runBroken, runLaws } from '../../conformance/law.ts'
 import { brokenUpto, memoryUptoSubject, uptoLaws } from '../../conformance/upto.ts'
 
 const timeouts = () => AbortSignal.timeout(10_000)
 
-runLaws('cash', chainLaws, () => cashSubject())
+runLaws('cash', everyChainLaw, () => cashSubject())
 runBroken('chains', chainLaws, brokenChains)
+runBroken('histories of chains', chainHistories, brokenHistories)
 runLaws('cash by upto', uptoLaws, () => memoryUptoSubject())
 runBroken('chains by upto', uptoLaws, brokenUpto)
 

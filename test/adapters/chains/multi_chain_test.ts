@@ -6,7 +6,7 @@ import { usdc } from '../../../core/x402/money.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
 import type { Offer } from '../../../core/x402/protocol.ts'
 import { cashHarness, cashSubject } from '../../conformance/cash_harness.ts'
-import { chainLaws } from '../../conformance/chains.ts'
+import { everyChainLaw } from '../../conformance/chain_histories.ts'
 import { runLaws } from '../../conformance/law.ts'
 import { START } from '../../kit.ts'
 import { harness } from './evm/batched/batched_kit.ts'
@@ -21,7 +21,7 @@ for (const [position, around] of [
   ['first', (chain: Chain) => [chain, beside()]],
   ['last', (chain: Chain) => [beside(), chain]],
 ] as const) {
-  runLaws(`several, ${position}`, chainLaws, async () => {
+  runLaws(`several, ${position}`, everyChainLaw, async () => {
     const h = cashHarness()
     const chain = multiChain(around(h.chain))
     return cashSubject({

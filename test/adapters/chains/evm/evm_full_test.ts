@@ -16,7 +16,7 @@ import { jsonRpc } from '../../../../adapters/chains/lib/json_rpc.ts'
 import { type Exact, maxLifetimeSeconds, parseExact } from '../../../../adapters/chains/evm/exact/payload.ts'
 import { hexOf, lower, word } from '../../../../adapters/chains/lib/hex.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
-import { chainLaws } from '../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import wallets from './contract_wallet.json' with { type: 'json' }
 import {
@@ -45,7 +45,7 @@ afterAll(() => chainWorld.close())
 const timeouts = () => AbortSignal.timeout(10_000)
 const at = (h: EvmHarness) => ({ now: h.now(), signal: timeouts() })
 
-runLaws('evm', chainLaws, () => evmSubject(chainWorld))
+runLaws('evm', everyChainLaw, () => evmSubject(chainWorld))
 
 async function withChain(
   work: (h: EvmHarness) => Promise<void>,

@@ -9,7 +9,7 @@ import type { GasState, KeyStatus } from '../../../../adapters/chains/evm/node/g
 import { type LeasedChain, leasedChain } from '../../../../adapters/chains/evm/relayer_lease.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { cashHarness, cashSubject } from '../../../conformance/cash_harness.ts'
-import { chainLaws } from '../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { FOX, kit, START, testClock } from '../../../kit.ts'
 
@@ -299,7 +299,7 @@ async function settleOn(cash: MemoryChain, chain: LeasedChain, now = START): Pro
   return (await chain.settle(cash.sign(offer, { from, now }), offer, { now, signal: AbortSignal.timeout(1_000) })).kind
 }
 
-runLaws('leased', chainLaws, async () => {
+runLaws('leased', everyChainLaw, async () => {
   const harness = cashHarness()
   const { replica } = fleet(['one'], harness.chain as MemoryChain)
   const { chain } = replica('only')

@@ -8,7 +8,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { facilitatorChain, type FacilitatorConfig } from '../../../../adapters/chains/evm/facilitator.ts'
 import { lower, word } from '../../../../adapters/chains/lib/hex.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
-import { chainLaws } from '../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { encodePayment, FOX, GENERATIONS, type Kit, kit, ORIGIN, read, testClock } from '../../../kit.ts'
 import wallets from '../evm/contract_wallet.json' with { type: 'json' }
@@ -38,7 +38,7 @@ afterAll(async () => {
   await chainWorld.close()
 })
 
-runLaws('facilitator', chainLaws, () => facilitatorSubject(chainWorld, [reference]))
+runLaws('facilitator', everyChainLaw, () => facilitatorSubject(chainWorld, [reference]))
 
 const at = (on: Harness) => ({ now: on.now(), signal: AbortSignal.timeout(10_000) })
 const verify = (on: Harness, payment: Payment) => on.chain.verify(payment, on.offer, at(on))

@@ -4,7 +4,7 @@ import { findByScan } from '../../../../adapters/chains/solana/exact/fate.ts'
 import { checkPayment } from '../../../../adapters/chains/solana/exact/payload.ts'
 import type { SolanaReads } from '../../../../adapters/chains/solana/node/reads.ts'
 import type { Payment } from '../../../../core/x402/protocol.ts'
-import { chainLaws } from '../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { type Answer, desk, HANGS, VALID } from '../facilitator/facilitator_kit.ts'
 import {
@@ -44,7 +44,7 @@ afterEach(() => {
 })
 afterAll(() => Promise.all([reference.close(), puppet.close(), node.stop()]))
 
-runLaws('solana facilitator', chainLaws, () => solanaFacilitatorSubject(node, [reference]), { except: EXCEPT })
+runLaws('solana facilitator', everyChainLaw, () => solanaFacilitatorSubject(node, [reference]), { except: EXCEPT })
 
 type World = { readonly h: FacilitatorHarness; readonly payer: Key; readonly payment: Payment }
 

@@ -3,7 +3,7 @@ import { solanaChain, type SolanaChain, type SolanaConfig } from '../../../../ad
 import type { Fate, Settlement } from '../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../core/x402/protocol.ts'
 import { RpcError } from '../../../../server/devnet/solana/errors.ts'
-import { chainLaws } from '../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import {
   ask,
@@ -25,7 +25,7 @@ import {
 const node = await solanaWorld()
 afterAll(() => node.stop())
 
-runLaws('solana', chainLaws, () => solanaSubject(node), { except: EXCEPT })
+runLaws('solana', everyChainLaw, () => solanaSubject(node), { except: EXCEPT })
 
 // ── laws of Solana alone ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,14 +18,14 @@ import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { challenge } from '../../../../../core/x402/challenge.ts'
 import { type Offer, type Payment } from '../../../../../core/x402/protocol.ts'
-import { chainLaws } from '../../../../conformance/chains.ts'
+import { everyChainLaw } from '../../../../conformance/chain_histories.ts'
 import { runLaws } from '../../../../conformance/law.ts'
 import { FOX, GENERATIONS, kit, START, testLog } from '../../../../kit.ts'
 import { batchedSubject, type Harness, harness, key, RESERVE, WALLET } from './batched_kit.ts'
 import { ASSET, NETWORK, signPayment } from '../evm_kit.ts'
 import { type Answer, type ApiRequest, type Desk, desk } from '../../facilitator/facilitator_kit.ts'
 
-runLaws('batched', chainLaws, batchedSubject, {
+runLaws('batched', everyChainLaw, batchedSubject, {
   except: {
     'verify() refuses an authorization that outlives the log search, and accepts one that ends with it (contract 1.50)':
       'no log is searched: a transfer is found by its nonce, however old',
