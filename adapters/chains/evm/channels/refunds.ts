@@ -287,9 +287,11 @@ export async function done(
   const after = await move(refunds, sent, now, (state) => {
     const gasPaid = gasPaidWith(state, refunds.costs.refund())
     const paid = { gasSpent: '0', gasPaid, refundedAt: String(state.charged) }
-    const isSeen = !('kind' in mirror) && mirror.refundNonce > BigInt(sent.refund.nonce)
+    const seen = 'kind' in mirror ? state : withMirror(state, mirror, now)
+    // A mirror is not noted where the node is behind, or where this request began long before the last one.
+    const isNoted = seen.refundNonce > BigInt(sent.refund.nonce)
     return {
-      ...(isSeen ? withMirror(state, mirror, now) : without(state, { amount, base: BigInt(sent.refund.base) })),
+      ...(isNoted ? seen : without(state, { amount, base: BigInt(sent.refund.base) })),
       ...paid,
       refund: noted,
     }

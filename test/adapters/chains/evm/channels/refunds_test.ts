@@ -132,6 +132,18 @@ test('a refund claims what is due in the same transaction, and what is left goes
   expect(subject.sent).toHaveLength(1)
 })
 
+test('a refund that ends long after it was asked for leaves nothing of what it has moved', async () => {
+  const { ask, mined, land, states, state } = await channel()
+  mined(async () => {
+    // Something newer is noted meanwhile, so that what this request sees counts as old.
+    const { balance, claimed, withdrawing, withdrawRequestedAt, refundNonce } = await state()
+    await states.mirror(channelId, { balance, claimed, withdrawing, withdrawRequestedAt, refundNonce }, T + 60_000)
+    return land()
+  })
+  expect(await ask()).toMatchObject({ kind: 'refunded' })
+  expect(await state()).toMatchObject({ balance: 40n, refundNonce: 1n })
+})
+
 test('a refund that was sent is sent again after a minute, and not before, whoever asks', async () => {
   const subject = await channel()
   expect(await subject.ask()).toMatchObject({ kind: 'unknown' })
