@@ -142,6 +142,13 @@ export function ledgerRows(world: World): Ledger {
     if (keys.size > 1) violate('onePayment', `${[...keys].map(nameOfKey).join(' and ')} both paid for ${nameOf(id)}`)
   }
 
+  /** What its payer has landed was free again, because the call that it served is lost: it pays for the next one. */
+  function rebind(id: string, key: string): void {
+    payments.get(own.get(key) ?? '')?.delete(key)
+    own.set(key, id)
+    pay(id, key)
+  }
+
   /** Calls that the payer of `call` can still be charged for, by what the chain will still take. */
   function exposureOf(call: Call): bigint {
     let sum = 0n
@@ -297,6 +304,7 @@ export function ledgerRows(world: World): Ledger {
     opened(opened, authorization, { cap }) {
       const isNew = opened.kind === 'opened' && !calls.has(opened.call.id)
       if (isNew) calls.set(opened.call.id, { name: `call ${calls.size}`, opening: authorization.key })
+      if (isNew && own.has(authorization.key)) rebind(opened.call.id, authorization.key)
       world.say(() => `   -> ${opened.kind} ${opened.kind === 'over' ? opened.sum : nameOf(opened.call.id)}`)
       if (opened.kind !== 'opened') return opened
       const { call } = opened
