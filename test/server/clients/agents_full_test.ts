@@ -6,8 +6,8 @@ import { SDKS } from '../../programs/agents/sdks.ts'
 import { openRoom, type Room } from '../../programs/agents/room.ts'
 
 /**
- * The native ones take 1.1 GB: `bun test/programs/agents/run.ts` runs them too. Each client has a devnet of its own: what
- * a gateway pays in gas for the keys of one wallet has an end.
+ * The native ones take 1.1 GB: `bun test/programs/agents/run.ts` runs them too. Each client has a devnet of its own:
+ * what a gateway pays in gas for the keys of one wallet has an end.
  */
 const clients = [...SDKS, ...AGENTS.filter((agent) => agent.room === 'agents')]
 describe.each(clients.map((client) => [client.name, client] as const))('%s', (_, client) => {
