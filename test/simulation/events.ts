@@ -94,7 +94,10 @@ export function harshHabitsOf(world: World): Habits {
   }
 }
 
-/** Habits of a storm: as in a harsh run, and processes are killed while the storage is away or clocks differ. */
+/**
+ * Habits of a storm: as in a harsh run, and processes are killed while the storage is away or clocks differ. What is
+ * signed outlives it, because a clock that is ahead takes an authorization for over before the chain does.
+ */
 export function stormyHabitsOf(world: World): Habits {
   const often = <T>(...of: readonly T[]): T => world.chance.pick(of)
   const mild = habitsOf(world)
@@ -108,6 +111,7 @@ export function stormyHabitsOf(world: World): Habits {
       [limit, often(0, 0, 2)],
       [skew, often(0, 1)],
     ],
+    lives: [7_200],
   }
 }
 
