@@ -25,6 +25,7 @@ import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../lib/hex.ts'
 import { type InFlightSettlements, type PendingSettlement, inFlightSettlements } from '../lib/in_flight.ts'
 import { boundedMap, type BoundedMap } from '../../../core/lib/mod.ts'
+import { pause } from '../lib/timer.ts'
 
 /**
  * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the
@@ -87,9 +88,8 @@ type FacilitatorParts = {
   readonly settlements: InFlightSettlements
   /** Authorizations sent to a facilitator and not refused at once: if used, they may have been used by it. */
   readonly submitted: BoundedMap<true>
-  readonly wakeUps: Set<() => void>
+  readonly closing: AbortController
   terms: readonly Terms[]
-  closed: boolean
 }
 
 /**
@@ -134,9 +134,8 @@ export function facilitatorChain(config: FacilitatorConfig): FacilitatorChain {
     offered: [{ scheme: 'exact', network, asset, payTo, extra: { name: domain.name, version: domain.version } }],
     settlements: inFlightSettlements(),
     submitted: boundedMap<true>(MAX_REMEMBERED),
-    wakeUps: new Set<() => void>(),
+    closing: new AbortController(),
     terms: [],
-    closed: false,
   }
   return {
     families: [evmFamily],
@@ -209,7 +208,7 @@ async function settle(parts: FacilitatorParts, payment: Payment, offer: Offer, a
   const { exact, digest } = parsed
   const refusal = checkValue(exact, offer)
   if (refusal) return { kind: 'refused', reason: refusal.reason }
-  if (at.signal.aborted || parts.closed) return { kind: 'unknown', reason: 'no time left to settle' }
+  if (at.signal.aborted || parts.closing.signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
   if (at.now >= exact.expiresAt && !parts.settlements.has(digest)) {
     return settlementFrom(parts, await parts.fates.fate(exact, offer, at.signal), exact, {
       kind: 'refused',
@@ -313,8 +312,8 @@ async function receiptOf(parts: FacilitatorParts, transaction: Hex, waitMs: numb
     const answer = await parts.rpc.request('eth_getTransactionReceipt', [transaction])
     const receipt = answer.kind === 'result' ? parseReceipt(answer.value) : undefined
     if (receipt?.transactionHash === transaction) return receipt
-    if (parts.closed || waitedMs + pauseMs > waitMs) return undefined
-    await sleep(parts, pauseMs)
+    if (parts.closing.signal.aborted || waitedMs + pauseMs > waitMs) return undefined
+    await pause(pauseMs, parts.closing.signal)
   }
 }
 
@@ -346,22 +345,9 @@ async function check(parts: FacilitatorParts, { now }: { now: number }): Promise
   return { ...chain, warnings: [...chain.warnings, ...unreachable] }
 }
 
-function sleep(parts: FacilitatorParts, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer)
-      parts.wakeUps.delete(end)
-      resolve()
-    }
-    const timer = setTimeout(end, ms)
-    parts.wakeUps.add(end)
-  })
-}
-
 function close(parts: FacilitatorParts): void {
-  parts.closed = true
   for (const { api } of parts.facilitators) api.close()
-  for (const end of parts.wakeUps) end()
+  parts.closing.abort()
   parts.rpc.close()
 }
 

@@ -22,7 +22,8 @@ import { BLOCKHASH_LIFE_MS, blockhashTracker, type BlockhashTracker } from './no
 import { isValidProof, signedOn } from './node/keys.ts'
 import { type FeeLimits, checkPayment, type SolanaExact } from './exact/payload.ts'
 import { parseTokenAccount, isPayment, solanaReads, type SolanaReads } from './node/reads.ts'
-import { settlementOf, sleep } from './exact/settle.ts'
+import { settlementOf } from './exact/settle.ts'
+import { pause } from '../lib/timer.ts'
 import { solanaTerms } from './exact/terms.ts'
 import {
   nodeProblem,
@@ -347,7 +348,7 @@ async function endIn(parts: FacilitatorParts, exact: SolanaExact, signature: str
         isPayment(result, exact) ? { kind: 'paid', transaction: signature, slot: result.slot } : { kind: 'failed' },
       )
     if (parts.closing.signal.aborted || waitedMs + pauseMs > waitMs) return undefined
-    await sleep(pauseMs, parts.closing.signal)
+    await pause(pauseMs, parts.closing.signal)
   }
 }
 

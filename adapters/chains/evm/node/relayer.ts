@@ -5,6 +5,7 @@ import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
 import type { GasMonitor } from './gas.ts'
 
 import type { Clock } from '../../../../core/mod.ts'
+import { pause } from '../../lib/timer.ts'
 import type { Answer, Rpc, RpcFailure } from '../../lib/json_rpc.ts'
 import { type Hex, isQuantity, numberIn } from '../../lib/hex.ts'
 
@@ -84,7 +85,6 @@ export type RelayerParts = {
   nonceRequest: Promise<number | RpcFailure> | undefined
   cachedFee: { fee: Fee; at: number } | undefined
   usesSync: boolean
-  closed: boolean
   /** Smoothed time from a send to its receipt in milliseconds; decides when to poll first. */
   typicalMs: number
 }
@@ -102,13 +102,12 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     pollMs: config.pollMs ?? 1_000,
     cap: config.maxFeePerGas ?? 500_000_000_000n,
     pendingTxs: new Set<PendingTransaction>(),
-    wait: config.wait ?? timer,
+    wait: config.wait ?? pause,
     closing: new AbortController(),
     nextNonce: undefined,
     nonceRequest: undefined,
     cachedFee: undefined,
     usesSync: false,
-    closed: false,
     typicalMs: 0,
   }
   return {
@@ -116,7 +115,6 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
     feeAt: (...args) => feeAt(sender, ...args),
     setSync: (found) => void (sender.usesSync = found),
     close() {
-      sender.closed = true
       sender.closing.abort()
     },
   }
@@ -154,7 +152,7 @@ export async function send(sender: RelayerParts, call: OutgoingTransaction, now:
 
 /** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
 export async function submit(sender: RelayerParts, tx: PendingTransaction): Promise<SendResult> {
-  for (let attempt = 1; attempt <= MAX_ATTEMPTS && !sender.closed; attempt++) {
+  for (let attempt = 1; attempt <= MAX_ATTEMPTS && !sender.closing.signal.aborted; attempt++) {
     const result = await broadcast(sender, tx)
     if (result.kind === 'mined') return mined(tx, result.receipt)
     if (result.kind === 'refused')
@@ -184,7 +182,7 @@ export async function waitUntilMined(
   let timeoutMs = 0
   let takenChecks = 0
   let stuckChecks = 0
-  while (!sender.closed) {
+  while (!sender.closing.signal.aborted) {
     const isSure = result.kind === 'accepted' && takenChecks === 0
     timeoutMs = isSure ? sender.resendMs : Math.min(Math.max(timeoutMs * 2, sender.resendMs / 16), sender.resendMs)
     const receipt = await pollReceipt(sender, tx, timeoutMs)
@@ -220,7 +218,7 @@ export async function pollReceipt(
   for (;;) {
     const receipt = await receiptOf(sender, tx)
     if (receipt) sender.typicalMs += (waitedMs - sender.typicalMs) / 8
-    if (receipt || sender.closed || waitedMs >= timeoutMs) return receipt
+    if (receipt || sender.closing.signal.aborted || waitedMs >= timeoutMs) return receipt
     await sender.wait(pauseMs, sender.closing.signal)
     waitedMs += Math.max(pauseMs, 1)
     pauseMs = Math.min(pauseMs * 1.5 + 1, sender.pollMs, Math.max(1, timeoutMs - waitedMs))
@@ -334,20 +332,6 @@ export async function feeAt(sender: RelayerParts, now: number): Promise<Fee | Rp
 export function capFee(sender: RelayerParts, { max, tip }: Fee): Fee {
   const most = max < sender.cap ? max : sender.cap
   return { max: most, tip: tip < most ? tip : most }
-}
-
-/** Waits so many milliseconds, or until the relayer is closed. */
-function timer(ms: number, closing?: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timeout)
-      closing?.removeEventListener('abort', end)
-      resolve()
-    }
-    const timeout = setTimeout(end, ms)
-    closing?.addEventListener('abort', end)
-    if (closing?.aborted) end()
-  })
 }
 
 function mined({ hasOtherNonces }: PendingTransaction, receipt: ChainReceipt): SendResult {

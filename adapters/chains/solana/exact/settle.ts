@@ -1,3 +1,4 @@
+import { pause } from '../../lib/timer.ts'
 import type { CallOptions } from '../../lib/results.ts'
 import type { Fate, Settlement } from '../../../../core/ports/mod.ts'
 import { unknownOnAbort } from '../../lib/in_flight.ts'
@@ -73,7 +74,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
     onSent,
     pollMs: config.pollMs ?? 250,
     resendMs: config.resendMs ?? 2_000,
-    wait: config.wait ?? sleep,
+    wait: config.wait ?? pause,
     jobs,
     revertLimiter: payerRevertLimiter(),
     closed: false,
@@ -206,16 +207,3 @@ export function settlementOf(final: Extract<Fate, { kind: 'paid' | 'dead' }>): S
 
 const refused = (reason: string): Settlement => ({ kind: 'refused', reason })
 const unknown = (reason: string): Settlement => ({ kind: 'unknown', reason })
-
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    const timer = setTimeout(end, ms)
-    signal.addEventListener('abort', end, { once: true })
-    if (signal.aborted) end()
-  })
-}
