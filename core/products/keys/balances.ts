@@ -4,12 +4,11 @@ import { free } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import type { Usdc } from '../../x402/money.ts'
-import { channelOf, labelOf, PRIVATE } from './presented.ts'
+import { channelOf, KEY_ERRORS, labelOf, PRIVATE } from './presented.ts'
 
 const LIMIT = { requests: 120, windowMs: 60_000, bucket: 'keys' }
 const usd = (amount: Usdc): number => Number(amount) / 1e6
-const ERRORS = ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'] as const
-const common = { tag: 'keys', limit: LIMIT, errors: [...ERRORS], hidden: true as const }
+const common = { tag: 'keys', limit: LIMIT, errors: [...KEY_ERRORS], hidden: true as const }
 
 const NullableNumber = Type.Union([Type.Number(), Type.Null()])
 

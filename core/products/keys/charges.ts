@@ -5,7 +5,7 @@ import { ApiError } from '../../http/errors.ts'
 import { json } from '../../http/reply.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import { print, usdc } from '../../x402/money.ts'
-import { callsOf } from './paid_calls.ts'
+import { callsOf, reportOfCalls } from './paid_calls.ts'
 import { channelOf, PRIVATE } from './presented.ts'
 
 const DAY_MS = 86_400_000
@@ -17,15 +17,12 @@ const Sum = {
 }
 
 const charges = free({
+  ...reportOfCalls,
   name: 'keys.charges',
   path: '/api/v1/keys/charges',
   summary: 'What an API key was charged by day and by model',
   description:
     'Of the last days, 30 unless ?days= says otherwise, by UTC. A child key sees its own calls; its parent sees all. At most ten thousand calls of its wallet are read; is_complete is false where there are more.',
-  tag: 'keys',
-  limit: { requests: 10, windowMs: 60_000, bucket: 'keys.statement' },
-  errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'],
-  hidden: true,
   output: Type.Object({
     object: Type.Literal('key.charges'),
     key: Type.String({ description: 'The address of the key.' }),

@@ -9,7 +9,7 @@ import { within } from '../../lib/timers.ts'
 import type { ChainKeys, ChildKey, Lent, OpenedKey } from '../../ports/mod.ts'
 import { keyText, SEED_BYTES } from '../../x402/api_key.ts'
 import { print, roundUp, dollars } from '../../x402/money.ts'
-import { notDone, PRIVATE, READ_MS, withKey } from './presented.ts'
+import { KEY_ERRORS, notDone, PRIVATE, READ_MS, withKey } from './presented.ts'
 
 const DAY_MS = 86_400_000
 const DEFAULT_DAYS = 30
@@ -51,7 +51,6 @@ const readNew = inputParser(NewChild)
 
 const LIMIT = { requests: 60, windowMs: 60_000, bucket: 'keys.children' }
 const common = { tag: 'keys', limit: LIMIT, hidden: true as const }
-const ERRORS = ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'] as const
 
 const make = free({
   ...common,
@@ -61,7 +60,7 @@ const make = free({
   summary: 'Make a child key that spends a part of the deposit of this one',
   description:
     'The parent key signs a voucher that covers the cap, once: after that the gateway could claim the cap, and charges what the child has used. The key is in the reply alone.',
-  errors: [...ERRORS, 'INVALID_BODY', 'INSUFFICIENT_BALANCE', 'NOT_ALLOWED', 'NOT_READY'],
+  errors: [...KEY_ERRORS, 'INVALID_BODY', 'INSUFFICIENT_BALANCE', 'NOT_ALLOWED', 'NOT_READY'],
   input: NewChild,
   output: Type.Object({ ...Child, key: Type.String({ description: 'Shown once.' }) }),
   async answer(request, context) {
@@ -98,7 +97,7 @@ const list = free({
   path: '/api/v1/keys',
   summary: 'The child keys of an API key',
   description: 'At most a hundred; those that have ended stay in the list for thirty days.',
-  errors: [...ERRORS, 'NOT_ALLOWED'],
+  errors: [...KEY_ERRORS, 'NOT_ALLOWED'],
   output: Type.Object({ object: Type.Literal('list'), data: Type.Array(Type.Object(Child)) }),
   async answer(request, context) {
     const { clock } = context
@@ -118,7 +117,7 @@ const revoke = free({
   path: '/api/v1/keys/{address}/revoke',
   summary: 'End a child key',
   description: 'What is left of its cap is its parent’s again. Its open calls go on, and are charged.',
-  errors: [...ERRORS, 'NOT_ALLOWED'],
+  errors: [...KEY_ERRORS, 'NOT_ALLOWED'],
   output: Type.Object({ object: Type.Literal('key.revoked'), address: Type.String() }),
   async answer(request, context) {
     const { clock } = context

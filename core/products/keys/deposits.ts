@@ -12,6 +12,8 @@ import { decodePayment } from '../../x402/protocol.ts'
 import { signedIn } from '../lib/signed_in.ts'
 import { keysOf, notDone, PRIVATE, READ_MS, SETTLE_MS, withKey } from './presented.ts'
 
+const LIMIT = { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' }
+
 const Amount = Type.String({ description: 'In USDC, six decimals.' })
 const Channel = {
   network: Type.String({ description: 'CAIP-2.' }),
@@ -51,7 +53,7 @@ const deposit = free({
   description:
     'Buys nothing. The key itself is not sent: its address is payerAuthorizer, and salt is keccak256("farebox key v1" and the 20 bytes of that address). The same request may be sent again, and deposits once.',
   tag: 'keys',
-  limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
+  limit: LIMIT,
   errors: ['INVALID_BODY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_ALLOWED', 'NOT_FOUND', 'NOT_READY'],
   input: Deposit,
   hidden: true,
@@ -85,7 +87,7 @@ const close = free({
   description:
     'By the key alone. Results that wait to be collected are charged; what calls that are open may cost stays, and goes back once they have ended if the refund is worth its gas, or sooner if it is asked again. The key answers 402 afterwards.',
   tag: 'keys',
-  limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
+  limit: LIMIT,
   errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY'],
   hidden: true,
   output: Refund,
@@ -107,7 +109,7 @@ const closeByWallet = free({
   description:
     'Without the key: its payer signs in, which is a signature for this address and this gateway. Without a sign-in it answers 402 with nothing to pay and a challenge. The key answers 402 afterwards.',
   tag: 'keys',
-  limit: { requests: 20, windowMs: 60_000, bucket: 'keys.deposit' },
+  limit: LIMIT,
   signsIn: true,
   errors: ['INVALID_PARAMETER', 'INSUFFICIENT_BALANCE', 'NOT_FOUND', 'NOT_READY', 'NOT_CONFIGURED'],
   hidden: true,

@@ -1,6 +1,15 @@
 /** The calls that a key has paid for, from the ledger. */
 import type { FreeContext } from '../../endpoint/mod.ts'
 import type { LedgerCursor, LedgerEntry } from '../../ports/mod.ts'
+import { KEY_ERRORS } from './presented.ts'
+
+/** The reports of a key's calls read the ledger, all within one limit. */
+export const reportOfCalls = {
+  tag: 'keys',
+  limit: { requests: 10, windowMs: 60_000, bucket: 'keys.statement' },
+  errors: [...KEY_ERRORS],
+  hidden: true as const,
+}
 
 const PAGE = 500
 const MAX_PAGES = 20

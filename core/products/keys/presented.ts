@@ -5,6 +5,8 @@ import { invalidKey, openPresented, presentedKey, refuseKeyInQuery, unknownKey }
 import { within } from '../../lib/timers.ts'
 import type { ChainKeys, KeyChannel, KeyDeposit, Lent, OpenedKey, Refunding } from '../../ports/mod.ts'
 
+/** Errors of every route that reads an API key. */
+export const KEY_ERRORS = ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'] as const
 /** A deposit and a refund wait for a block. */
 export const SETTLE_MS = 60_000
 export const READ_MS = 8_000

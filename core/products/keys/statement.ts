@@ -4,21 +4,18 @@ import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { json } from '../../http/reply.ts'
 import { checksummed } from '../../lib/checksum.ts'
 import { print, usdc } from '../../x402/money.ts'
-import { callsOf } from './paid_calls.ts'
+import { callsOf, reportOfCalls } from './paid_calls.ts'
 import { channelOf, PRIVATE } from './presented.ts'
 
 const Amount = Type.String({ description: 'In USDC, six decimals.' })
 
 const statement = free({
+  ...reportOfCalls,
   name: 'keys.statement',
   path: '/api/v1/keys/statement',
   summary: 'What an API key was charged, call by call summed, beside the state of its channel',
   description:
     'For farebox verify, which compares it with the chain. Calls are those in the ledger, at most ten thousand; is_complete is false where there are more.',
-  tag: 'keys',
-  limit: { requests: 10, windowMs: 60_000, bucket: 'keys.statement' },
-  errors: ['INVALID_API_KEY', 'INVALID_PARAMETER', 'NOT_FOUND'],
-  hidden: true,
   output: Type.Object({
     object: Type.Literal('key.statement'),
     key: Type.String({ description: 'The address of the key.' }),
