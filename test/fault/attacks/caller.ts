@@ -84,6 +84,18 @@ export const isWhole = ({ status, text, body }: Answer): boolean =>
 
 // ── wallets ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** Fields of an EIP-3009 transfer, as typed data has them. */
+export const TRANSFER = [
+  'address from',
+  'address to',
+  'uint256 value',
+  'uint256 validAfter',
+  'uint256 validBefore',
+  'bytes32 nonce',
+]
+  .map((field) => field.split(' '))
+  .map(([type = '', name = '']) => ({ type, name }))
+
 export const newAccount = (): PrivateKeyAccount => privateKeyToAccount(generatePrivateKey())
 const slotOf = (address: string, slot: bigint | Hex): Hex =>
   keccak256(`0x${pad(address.toLowerCase() as Hex).slice(2)}${pad(toHex(BigInt(slot))).slice(2)}`)

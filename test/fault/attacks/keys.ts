@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, parseSignature } from 'viem'
 import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
 import type { Attack, Outcome } from './attack.ts'
-import { isWhole, offerFor, ORDERS, post, send, variant, walletWith } from './caller.ts'
+import { isWhole, offerFor, ORDERS, post, send, TRANSFER, variant, walletWith } from './caller.ts'
 import { ask, type Asking, channelFor, deposit, depositAlone, funded, KEYS, newKey, usageOf } from './key_caller.ts'
 import type { Target } from './target.ts'
 
@@ -56,16 +56,6 @@ async function lendNothing(target: Target): Promise<Outcome> {
 const TOKEN = parseAbi([
   'function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, uint8 v, bytes32 r, bytes32 s)',
 ])
-const TRANSFER = [
-  'address from',
-  'address to',
-  'uint256 value',
-  'uint256 validAfter',
-  'uint256 validBefore',
-  'bytes32 nonce',
-]
-  .map((field) => field.split(' '))
-  .map(([type = '', name = '']) => ({ type, name }))
 
 /** Deposits whose nonce the wallet has used up for a transfer of nothing to itself. */
 async function depositNothing(target: Target): Promise<Outcome> {

@@ -21,22 +21,13 @@ import {
   spentBy,
   variant,
   walletWith,
+  TRANSFER,
 } from './caller.ts'
 import { LAST_WORDS } from './vendor.ts'
 import type { Target } from './target.ts'
 
 const MONEY = 5_000_000n
 const KEY = 'order-0000000000000001'
-const TRANSFER = [
-  'address from',
-  'address to',
-  'uint256 value',
-  'uint256 validAfter',
-  'uint256 validBefore',
-  'bytes32 nonce',
-]
-  .map((field) => field.split(' '))
-  .map(([type = '', name = '']) => ({ type, name }))
 
 type Credential = {
   readonly challenge: Challenge
