@@ -14,6 +14,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import type { ImageVendor } from '../../core/mod.ts'
 import type { Devnet } from '../../server/devnet/mod.ts'
+import { betweenBlocks } from '../fault/between_blocks.ts'
 import { GENERATIONS } from '../server/clients/payer.ts'
 
 /**
@@ -73,8 +74,8 @@ async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
   type Write = Parameters<typeof client.writeContract>[0]
   const signer = toFacilitatorEvmSigner({
     address: account.address,
-    getCode: (args) => steadily(() => client.getCode(args)),
-    readContract: (args) => steadily(() => client.readContract(args as Parameters<typeof client.readContract>[0])),
+    getCode: (args) => betweenBlocks(() => client.getCode(args)),
+    readContract: (args) => betweenBlocks(() => client.readContract(args as Parameters<typeof client.readContract>[0])),
     verifyTypedData: (args) => client.verifyTypedData(args as Parameters<typeof client.verifyTypedData>[0]),
     writeContract: (args) => queue((nonce) => client.writeContract({ ...args, ...GAS, nonce } as Write)),
     sendTransaction: (args) => queue((nonce) => client.sendTransaction({ ...args, ...GAS, nonce })),
@@ -86,20 +87,6 @@ async function facilitator(devnet: Devnet): Promise<FacilitatorClient> {
     verify: (payload, requirements) => local.verify(payload, requirements),
     settle: (payload, requirements) => local.settle(payload, requirements),
     getSupported: async () => local.getSupported() as Awaited<ReturnType<FacilitatorClient['getSupported']>>,
-  }
-}
-
-/**
- * Again, a few times, where a block came in between: a node without history refuses such a read, and Farebox asks again
- * as well.
- */
-async function steadily<T>(read: () => Promise<T>): Promise<T> {
-  for (let again = 0; ; again++) {
-    try {
-      return await read()
-    } catch (error) {
-      if (again === 4 || !String(error).includes('BlockOutOfRange')) throw error
-    }
   }
 }
 

@@ -1,11 +1,11 @@
 /** What the ledger and the settlement contract say of channels: vouchers, deposits, claims and what was paid out. */
-import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
 import { decodeEventLog, encodeFunctionData, type Hex, pad } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { differing } from './audit.ts'
+import { betweenBlocks } from './between_blocks.ts'
 import { chargeId, depositOf, idOf, type Signed } from './payers.ts'
 import type { Invariant, Moved } from './reckoning.ts'
 import type { Task } from './tasks.ts'
@@ -134,16 +134,10 @@ export async function readChannels({
   )
   for (;;) {
     const before = await logsOf(rpcUrl)
-    const read = await readChain({ rpcUrl, payTo }, before, records).catch(betweenBlocks)
+    const read = await betweenBlocks(() => readChain({ rpcUrl, payTo }, before, records))
     // The node shows no state but its newest: nothing may have happened meanwhile.
-    if (read && (await logsOf(rpcUrl)).length === before.length) return { charges, ...read }
+    if ((await logsOf(rpcUrl)).length === before.length) return { charges, ...read }
   }
-}
-
-/** The node may be asked while it changes from one block to the next. */
-async function betweenBlocks(error: Error): Promise<undefined> {
-  if (!error.message.includes('BlockOutOfRange')) throw error
-  await pause(200)
 }
 
 type Log = { readonly topics: [Hex, ...Hex[]]; readonly data: Hex }

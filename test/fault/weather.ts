@@ -5,6 +5,7 @@ import type { PrivateKeyAccount } from 'viem/accounts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import type { Chance } from '../simulation/chance.ts'
+import { betweenBlocks } from './between_blocks.ts'
 import type { Replica } from './replicas.ts'
 import { bury, type Fixture } from './fixture.ts'
 
@@ -91,19 +92,13 @@ const SINK: Hex = '0x000000000000000000000000000000000000dEaD'
 export async function drain({ address }: PrivateKeyAccount, { node: { url } }: Pick<Fixture, 'node'>): Promise<void> {
   const data = encodeFunctionData({ abi: TOKEN, functionName: 'balanceOf', args: [address] })
   const balance = async () =>
-    BigInt(await rpc<Hex>(url, 'eth_call', [{ to: DEVNET_ASSET, data }, 'latest']).catch(betweenBlocks))
+    BigInt(await betweenBlocks(() => rpc<Hex>(url, 'eth_call', [{ to: DEVNET_ASSET, data }, 'latest'])))
   await rpc(url, 'anvil_impersonateAccount', [address])
   await rpc(url, 'anvil_setBalance', [address, toHex(10n ** 18n)])
   await rpc(url, 'eth_sendTransaction', [
     { from: address, to: DEVNET_ASSET, data: transfer(await balance()), gas: toHex(200_000) },
   ])
   for (const until = performance.now() + 10_000; (await balance()) > 0n && performance.now() < until;) await pause(50)
-
-  /** The node may be asked while it changes from one block to the next. */
-  async function betweenBlocks(): Promise<Hex> {
-    await pause(200)
-    return await rpc<Hex>(url, 'eth_call', [{ to: DEVNET_ASSET, data }, 'latest'])
-  }
 }
 
 const transfer = (units: bigint): Hex =>

@@ -1,0 +1,12 @@
+const TIMES = 5
+
+/** Reads again, at most four times: a node without history refuses a read that a new block overtakes. */
+export async function betweenBlocks<T>(read: () => Promise<T>): Promise<T> {
+  for (let left = TIMES - 1; ; left--) {
+    try {
+      return await read()
+    } catch (error) {
+      if (left === 0 || !String(error).includes('BlockOutOfRange')) throw error
+    }
+  }
+}
