@@ -95,7 +95,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of(`${CHANNELS}/refunds.ts`, `${TESTS}/refunds_test.ts`),
+    of(`${CHANNELS}/refunds`, `${TESTS}/refunds_test.ts`),
     [
       ['a sent refund is sent again at once', `if (now - state.refund.at < RESEND_MS) return`, `if (false) return`],
       ['a refund that was sent is never sent again', `now - state.refund.at >= RESEND_MS`, `false`],
@@ -197,7 +197,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of(`${CHANNELS}/state.ts`, `${TESTS}/known_states_test.ts`),
+    of(`${CHANNELS}/records.ts`, `${TESTS}/known_states_test.ts`),
     [
       [
         'a late answer of the storage puts an older state in the place of a newer one',
@@ -217,7 +217,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of(`${CHANNELS}/mod.ts`, `${TESTS}/withdrawn_test.ts`, `${TESTS}/claims_test.ts`),
+    of(`${CHANNELS}/settle.ts`, `${TESTS}/withdrawn_test.ts`, `${TESTS}/claims_test.ts`),
     [
       [
         'a settlement that nobody waits for is charged',

@@ -2,9 +2,10 @@
 import { jsonRpc } from '../lib/json_rpc.ts'
 import type { ChainManifest, ChainOpening, PayingAccount, ServingAccount } from '../lib/manifest.ts'
 import type { FacilitatorConfig } from './facilitator.ts'
-import type { ChannelSettings, EvmConfig } from './mod.ts'
+import type { EvmConfig } from './mod.ts'
 import { blockAt } from './node/log_search.ts'
 import type { KeyState } from './relayer_lease.ts'
+import type { ChannelSettings } from './channels/mod.ts'
 
 /** Amounts in base units or wei, as text where they may be large. */
 export type EvmMethod = Pick<EvmConfig, 'network' | 'rpcUrl' | 'asset' | 'payTo' | 'domain' | 'schemes'> & {
@@ -41,7 +42,7 @@ export const evmManifest: ChainManifest<EvmMethod> = {
   },
   async chainSide(method, range) {
     const [{ CHANNEL_KIND, lostIn }, { readTransfers }] = await Promise.all([
-      import('./channels/state.ts'),
+      import('./channels/records.ts'),
       import('./transfers.ts'),
     ])
     const { network, asset, payTo } = method

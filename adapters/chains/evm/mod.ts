@@ -6,65 +6,22 @@ import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import { type Offer, type Terms } from '../../../core/x402/mod.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
-import { type CheckSignature, type EvmIdentity, evmIdentity } from './exact/identity.ts'
+import { type EvmIdentity, evmIdentity } from './exact/identity.ts'
 import { exactFates, type ExactFates } from './exact/fate.ts'
 import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
-import {
-  type GasFloor,
-  type GasState,
-  type GasMonitor,
-  gasMonitor,
-  gasPricer,
-  type KeyStatus,
-  readKeyStatus,
-} from './node/gas.ts'
+import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './node/gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './node/relayer.ts'
 import { jsonRpc, type Rpc, type RpcConfig } from '../lib/json_rpc.ts'
 import { evmSettler, type SettleConfig, type Settler, TRANSFER_GAS } from './exact/settle.ts'
 import { evmUpto, type EvmUpto } from './upto/mod.ts'
-import { channelDigests } from './channels/digests.ts'
-import { channelClaims, type ClaimsConfig } from './channels/claims.ts'
-import { evmChannels } from './channels/mod.ts'
-import { channelCosts, COIN_PRICE } from './channels/costs.ts'
-import { channelDeposits } from './channels/deposits.ts'
-import { publishedCeilings } from './channels/published.ts'
-import { keyCalls } from './channels/keys/calls.ts'
-import { keyedChannels } from './channels/keys/keyed.ts'
-import { childKeys } from './channels/keys/child_keys.ts'
-import { idleKeys } from './channels/keys/idle.ts'
-import { keyIndex } from './channels/keys/key_index.ts'
-import { type KeyRecovering, keyRecovery, type KeysRecovered } from './channels/keys/recovery.ts'
-import { channelKeys } from './channels/keys/mod.ts'
-import { channelRefunds } from './channels/refunds.ts'
-import { channelStates, type ChannelStorage } from './channels/state.ts'
-import { type Hex, lower } from '../lib/hex.ts'
+import { type KeyRecovering, type KeysRecovered } from './channels/keys/recovery.ts'
+import { type Hex } from '../lib/hex.ts'
 import type { EvmScheme } from './node/x402_contracts.ts'
 import { type ExactVerifier, verify } from './exact/verify.ts'
+import { type ChannelSettings, channelsOf } from './channels/mod.ts'
 
+export type { ChannelSettings } from './channels/mod.ts'
 export type { EvmScheme } from './node/x402_contracts.ts'
-
-/** Settings of `batch-settlement`: storage for channels, and the key that claims. */
-export type ChannelSettings = {
-  readonly storage: ChannelStorage
-  /** Signs claims and refunds. It cannot send money elsewhere: claims go to the payee, refunds to the payer. */
-  readonly authorizerKey: string
-  /** Seconds that a payer waits for a withdrawal; 900 to 2,592,000. Default one day. */
-  readonly withdrawDelay?: number
-  /** Smallest deposit in base units, while gas does not ask for more. Default 100,000. */
-  readonly minDeposit?: bigint
-  /**
-   * Price of one coin of the chain, in which gas is paid, in whole tokens. Default 4,000, a high price of ether; 0
-   * where gas is worth nothing, as on test networks. Deposits, refunds and claims have to be worth their gas by it.
-   */
-  readonly coinPrice?: number
-  /** Takes API keys, which pay from channels of their own. Default false. */
-  readonly apiKeys?: boolean
-  /** A key that is neither charged nor topped up for so many days is closed. Default never. */
-  readonly keyIdleDays?: number | undefined
-  /** Gas paid for deposits and refunds of one wallet in an hour. Default 2,000,000; unlimited at a coinPrice of 0. */
-  readonly gasPerWallet?: bigint
-} & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
-  Partial<Pick<ClaimsConfig, 'claimAbove'>>
 
 /** Configuration of one gateway on an EVM chain. Defaults suit a public node of an L2. */
 export type EvmConfig = {
@@ -183,15 +140,18 @@ export function evmChain(config: EvmConfig): EvmChain {
   )
   const schemes = config.schemes ?? ['exact']
   const channels = schemes.includes('batch-settlement')
-    ? channelsOf(config, {
-        chainId,
-        rpc,
-        reads,
-        relayer,
-        checkSignature: identity.checkSignature,
-        gasPrice: gas.price,
-        relayerAddress: account.address,
-      })
+    ? channelsOf(
+        {
+          rpc,
+          reads,
+          relayer,
+          checkSignature: identity.checkSignature,
+          gasPrice: gas.price,
+          relayerAddress: account.address,
+        },
+        { ...config, chainId, lagSeconds: lagSeconds(config) },
+        requireChannels(config),
+      )
     : undefined
   const balance: EvmChain['balance'] = (address, { signal }) =>
     reads.balance(config.asset, address, { lagSeconds: lagSeconds(config), signal })
@@ -264,6 +224,12 @@ function requireSettings(config: EvmConfig): void {
   if (lacking) throw new RangeError(`evmChain: ${lacking} is missing`)
   if (typeof config.domain?.name !== 'string' || typeof config.domain.version !== 'string')
     throw new RangeError("evmChain: domain is missing; it is the token's, such as { name: 'USDC', version: '2' }")
+}
+
+/** The settings of channels, with the account that signs claims. */
+function requireChannels({ channels }: EvmConfig) {
+  if (!channels) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
+  return { ...channels, authorizer: parseKey(channels.authorizerKey, 'channels.authorizerKey') }
 }
 
 /** Terms of a scheme as the chain is made; those of channels change with the price of gas. */
@@ -360,84 +326,6 @@ const WITHOUT_CHANNELS: SchemeVerbs = {
   verify: async () => NO_CHANNELS,
   settle: async () => NO_CHANNELS,
   fate: async () => ({ kind: 'unknown', reason: NO_CHANNELS.reason }),
-}
-
-function channelsOf(
-  config: EvmConfig,
-  {
-    chainId,
-    rpc,
-    reads,
-    relayer,
-    checkSignature,
-    gasPrice,
-    relayerAddress,
-  }: {
-    chainId: number
-    rpc: Rpc
-    reads: Reads
-    relayer: Relayer
-    checkSignature: CheckSignature
-    gasPrice: () => bigint
-    relayerAddress: Hex
-  },
-) {
-  const settings = config.channels
-  if (!settings) throw new RangeError('evmChain: channels is missing; the scheme batch-settlement needs it')
-  const { network, asset, payTo, domain } = config
-  const authorizer = parseKey(settings.authorizerKey, 'channels.authorizerKey')
-  const states = channelStates(settings.storage, { network, seller: lower(authorizer.address) })
-  const shared = {
-    network,
-    asset,
-    payTo,
-    lagSeconds: lagSeconds(config),
-    withdrawDelay: settings.withdrawDelay ?? 86_400,
-  }
-  const digests = channelDigests(chainId)
-  const { takeLease, alert, claimAbove = 1_000_000n, coinPrice = COIN_PRICE } = settings
-  const costs = channelCosts({
-    gasPrice,
-    coinPrice,
-    minDeposit: settings.minDeposit ?? 100_000n,
-    // Gas that is worth nothing needs no budget unless one is set.
-    gasPerWallet: settings.gasPerWallet ?? (coinPrice === 0 ? 10n ** 12n : 2_000_000n),
-  })
-  const { storage } = settings
-  const calls = keyCalls({ storage, states, digests, reads }, shared)
-  const { reserved } = calls
-  const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, reserved }, shared)
-  const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
-  const published = publishedCeilings({ rpc, digests })
-  const context = { reads, relayer, states, costs, deposits, refunds, published, checkSignature }
-  const byVoucher = evmChannels(context, {
-    ...shared,
-    chainId,
-    domain,
-    authorizer: lower(authorizer.address),
-  })
-  const takesKeys = settings.apiKeys ?? false
-  const channels = keyedChannels({ channels: byVoucher, calls, states, digests, takesKeys })
-  const index = keyIndex(storage, { network, seller: lower(authorizer.address) })
-  const children = childKeys(storage, { network, seller: lower(authorizer.address) })
-  const mode = evmFamily.networks[network]?.isTest ? 'test' : 'live'
-  const apiKeys = channelKeys({ ...context, rpc, index, children, calls, channels, digests }, { ...shared, mode })
-  const costOf = coinPrice ? gasPricer(relayer.feeAt, coinPrice) : undefined
-  const { keyIdleDays } = settings
-  const idleMs = takesKeys && keyIdleDays !== undefined ? keyIdleDays * 86_400_000 : undefined
-  const closeIdle =
-    idleMs === undefined
-      ? undefined
-      : idleKeys({ index, states, calls, refunds }, { idleMs, costOfRefund: costs.refund })
-  const claims = channelClaims(
-    { ...context, authorizer, digests, closeIdle },
-    { ...shared, takeLease, alert, claimAbove, costOf },
-  )
-  const recoverKeys = keyRecovery(
-    { rpc, states, index, calls, digests },
-    { asset, authorizer: lower(authorizer.address), relayer: lower(relayerAddress), logWindow: config.logWindow },
-  )
-  return { ...channels, ...claims, ...(takesKeys && { apiKeys, recoverKeys }) }
 }
 
 function lagSeconds(config: EvmConfig): number {

@@ -1,7 +1,7 @@
 /** Attacks on API keys, and accidents: what a thief gets, and what is left after a loss. */
 import { expect, test } from 'bun:test'
 import fc from 'fast-check'
-import { channelStates } from '../../../adapters/chains/evm/channels/state.ts'
+import { channelStates } from '../../../adapters/chains/evm/channels/records.ts'
 import { lower } from '../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'

@@ -6,8 +6,9 @@ import type { ContractCall } from '../node/token.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'
-import type { ChannelRefunds } from './refunds.ts'
-import { type ChannelState, type ChannelStates, gasPaidWith } from './state.ts'
+import type { ChannelRefunds } from './refunds/mod.ts'
+import { type ChannelState, gasPaidWith } from './state.ts'
+import { type ChannelStates } from './records.ts'
 
 export type ClaimsConfig = {
   readonly network: string

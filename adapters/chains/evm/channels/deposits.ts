@@ -12,7 +12,8 @@ import { stateCall } from '../node/token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
 import type { ChannelCosts } from './costs.ts'
 import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'
-import { type ChannelState, type ChannelStates, type Mirror, gasPaidWith, newState, withMirror } from './state.ts'
+import { type ChannelState, type Mirror, gasPaidWith, newState, withMirror } from './state.ts'
+import { type ChannelStates } from './records.ts'
 
 export type DepositsContext = {
   readonly reads: Pick<Reads, 'view'>

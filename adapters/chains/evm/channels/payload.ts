@@ -265,6 +265,20 @@ export function outOfStep(ceiling: bigint, state: ChannelState): Refused {
   }
 }
 
+/** Claims publish vouchers: one that has paid is nobody's proof. */
+export function spentVoucher(ceiling: bigint): Refused {
+  const text = `a voucher of ${ceiling} has paid before, and others may have read it; order at another price, for example with another max_tokens`
+  return refusedChannel('PAYMENT_REPLAY', 'voucher_spent', text)
+}
+
+export function notCovered(
+  ceiling: bigint,
+  { balance, withdrawing }: Pick<ChannelState, 'balance' | 'withdrawing'>,
+): Refused {
+  const text = `voucher.maxClaimableAmount is ${ceiling}; the channel covers ${balance - withdrawing}, ${withdrawing} of it are being withdrawn: deposit more`
+  return refusedChannel('PAYMENT_UNFUNDED', 'cumulative_exceeds_balance', text)
+}
+
 export const PREFIX = 'invalid_batch_settlement_evm_'
 
 function mismatch(problem: string, field: string, { got, want }: { got: string; want: string }): Refused {

@@ -1,22 +1,11 @@
 /** Reads the channel of a key: its record, and its state on chain where the record is old or covers too little. */
 import type { Unavailable } from '../../../../../core/ports/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
-import { unavailable } from '../../../lib/results.ts'
-import { mirrorCalls, mirrorIn } from '../contract.ts'
-import { type ChannelState, type Mirror, newState, withMirror } from '../state.ts'
+import { readMirror } from '../mirror.ts'
+import { type ChannelState, newState, withMirror } from '../state.ts'
 import type { KeyCalling, ReservedCall } from './open_calls.ts'
 
 type ReadOptions = { readonly now: number; readonly signal?: AbortSignal }
-
-export async function readMirror(
-  { reads, lagSeconds }: KeyCalling,
-  channelId: Hex,
-  signal?: AbortSignal,
-): Promise<Mirror | Unavailable> {
-  const seen = await reads.view(mirrorCalls(channelId), { lagSeconds, ...(signal && { signal }) })
-  if (seen.kind === 'failure') return unavailable(seen.reason)
-  return mirrorIn(seen.results) ?? unavailable('the settlement contract does not answer on this network')
-}
 
 /** The record of a channel that others have funded, made with its first call. */
 export async function recorded(

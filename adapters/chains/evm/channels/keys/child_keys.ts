@@ -4,7 +4,8 @@ import { boundedMap, type Json, oncePer } from '../../../../../core/lib/mod.ts'
 import { usdc } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import { childLeft, childName, childOpen } from './child_calls.ts'
-import type { ChannelState, ChannelStorage } from '../state.ts'
+import type { ChannelState } from '../state.ts'
+import type { ChannelStorage } from '../records.ts'
 
 const KIND = 'channel_child_key'
 /** Ended children are listed for a while. */

@@ -1,6 +1,7 @@
 /** Keys that nobody uses: what is left goes back to the payer, where purchases have paid for the gas. */
-import type { ChannelRefunds } from '../refunds.ts'
-import type { ChannelState, ChannelStates } from '../state.ts'
+import type { ChannelRefunds } from '../refunds/mod.ts'
+import type { ChannelState } from '../state.ts'
+import type { ChannelStates } from '../records.ts'
 import type { KeyCalls } from './calls.ts'
 import { withoutChildren } from './child_calls.ts'
 import type { KeyIndex } from './key_index.ts'

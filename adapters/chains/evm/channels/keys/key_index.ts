@@ -3,7 +3,8 @@ import { boundedMap, type Json, oncePer } from '../../../../../core/lib/mod.ts'
 import { keySalt } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import type { ChannelConfig } from '../digests.ts'
-import type { ChannelState, ChannelStorage } from '../state.ts'
+import type { ChannelState } from '../state.ts'
+import type { ChannelStorage } from '../records.ts'
 
 const KIND = 'channel_key'
 const RETENTION_MS = 400 * 86_400_000

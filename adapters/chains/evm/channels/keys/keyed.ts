@@ -27,10 +27,10 @@ import {
   keyPayment,
   voucherCallOf,
 } from './keyed_calls.ts'
-import type { EvmChannels } from '../mod.ts'
+import type { EvmChannels } from '../vouchers.ts'
 import type { ReservedCall } from './open_calls.ts'
 import { dueOf } from '../payload.ts'
-import { busy } from '../refunds.ts'
+import { busy } from '../refunds/record.ts'
 import { buyerOf, signedIn } from '../state.ts'
 
 /** A voucher never expires; a call that is not settled by then never is. */

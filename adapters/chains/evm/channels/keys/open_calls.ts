@@ -6,14 +6,8 @@ import { oncePer } from '../../../../../core/lib/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import type { Reads } from '../../node/reads.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
-import {
-  type ChannelState,
-  type ChannelStates,
-  type ChannelStorage,
-  claimableOf,
-  type Mirror,
-  reservedIn,
-} from '../state.ts'
+import { type ChannelState, claimableOf, type Mirror, reservedIn } from '../state.ts'
+import { type ChannelStates, type ChannelStorage } from '../records.ts'
 import type { KeySigner } from './api_key.ts'
 import { childLeft, childOf } from './child_calls.ts'
 

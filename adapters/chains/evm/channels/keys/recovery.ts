@@ -15,7 +15,7 @@ import type { ChainLog } from '../../node/token.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
 import type { KeyCalls } from './calls.ts'
 import { isKeyChannel, type KeyIndex } from './key_index.ts'
-import type { ChannelStates } from '../state.ts'
+import type { ChannelStates } from '../records.ts'
 
 export type KeyRecoveryContext = {
   readonly rpc: Pick<Rpc, 'request'>

@@ -3,7 +3,7 @@ import type { Refused, Securing, Verdict } from '../../../../../core/ports/mod.t
 import { usdc } from '../../../../../core/x402/mod.ts'
 import type { CallOptions } from '../../../lib/results.ts'
 import { outOfStep, refusedChannel } from '../payload.ts'
-import { BUSY, busy } from '../refunds.ts'
+import { BUSY, busy } from '../refunds/record.ts'
 import { type ChannelState, isRefunding, signedIn, withReservation } from '../state.ts'
 import { fresh } from './channel_reads.ts'
 import { childOf, childrenIn, isChild, MAX_CHILDREN, withChildCall } from './child_calls.ts'

@@ -3,7 +3,7 @@ import { signVoucher } from '@x402/evm/batch-settlement/client'
 import { type Hex, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
-import { type ChannelSettings, type EvmChain, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
+import { type EvmChain, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
 import { lower } from '../../../../../adapters/chains/lib/hex.ts'
 import { BATCH_SETTLEMENT, ERC3009_COLLECTOR } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
@@ -11,6 +11,7 @@ import { usdc } from '../../../../../core/x402/money.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'
 import { ASSET, DOMAIN, NETWORK, type World } from '../evm_kit.ts'
+import type { ChannelSettings } from '../../../../../adapters/chains/evm/channels/mod.ts'
 
 export const PRICE = 1_000n
 export const DEPOSIT = 10_000n

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { signVoucher } from '@x402/evm/batch-settlement/client'
 import { encodeAbiParameters, encodeFunctionData, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { CHANNEL_KIND } from '../../../../../adapters/chains/evm/channels/state.ts'
+import { CHANNEL_KIND } from '../../../../../adapters/chains/evm/channels/records.ts'
 import { hexOf } from '../../../../../adapters/chains/lib/hex.ts'
 import {
   BATCH_SETTLEMENT,

@@ -1,7 +1,8 @@
 /** What a process that owns its storage remembers of its channels, without reading them again. */
 import { expect, test } from 'bun:test'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
-import { channelStates, type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
+import { channelStates } from '../../../../../adapters/chains/evm/channels/records.ts'
+import { type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'
 import type { Hex } from '../../../../../adapters/chains/lib/hex.ts'
 import { door } from '../../../../kit.ts'

@@ -4,14 +4,9 @@ import { decodeFunctionData } from 'viem'
 import { refundLogs } from '../../../../../adapters/chains/evm/channels/contract.ts'
 import { channelDigests } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import type { RefundRequest } from '../../../../../adapters/chains/evm/channels/payload.ts'
-import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds.ts'
-import {
-  isDue,
-  type ChannelState,
-  channelStates,
-  newState,
-  type Refund,
-} from '../../../../../adapters/chains/evm/channels/state.ts'
+import { channelRefunds } from '../../../../../adapters/chains/evm/channels/refunds/mod.ts'
+import { isDue, type ChannelState, newState, type Refund } from '../../../../../adapters/chains/evm/channels/state.ts'
+import { channelStates } from '../../../../../adapters/chains/evm/channels/records.ts'
 import type { SendResult } from '../../../../../adapters/chains/evm/node/relayer.ts'
 import { type Hex, word } from '../../../../../adapters/chains/lib/hex.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'

@@ -5,7 +5,7 @@ import { keySigner } from '../../../../../../adapters/chains/evm/channels/keys/a
 import { channelDigests, type ChannelConfig } from '../../../../../../adapters/chains/evm/channels/digests.ts'
 import { keyCalls } from '../../../../../../adapters/chains/evm/channels/keys/calls.ts'
 import type { ReservedCall } from '../../../../../../adapters/chains/evm/channels/keys/open_calls.ts'
-import { channelStates } from '../../../../../../adapters/chains/evm/channels/state.ts'
+import { channelStates } from '../../../../../../adapters/chains/evm/channels/records.ts'
 import { recoverSigner } from '../../../../../../adapters/chains/evm/exact/eip3009.ts'
 import { type Hex, word } from '../../../../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'

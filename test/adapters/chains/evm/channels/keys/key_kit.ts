@@ -4,13 +4,13 @@ import { type Hex, keccak256, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { lower } from '../../../../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../../../../adapters/storage/memory/mod.ts'
-import type { ChannelSettings } from '../../../../../../adapters/chains/evm/mod.ts'
 import type { ChainKeys } from '../../../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../../../core/mod.ts'
 import { keySalt, privateKeyOf } from '../../../../../../core/x402/api_key.ts'
 import { usdc } from '../../../../../../core/x402/money.ts'
 import type { World } from '../../evm_kit.ts'
 import { channelKit, DEPOSIT, depositOf, digests } from '../channel_kit.ts'
+import type { ChannelSettings } from '../../../../../../adapters/chains/evm/channels/mod.ts'
 
 /** `world` is asked for at each use, because it starts later. */
 export function nodeKeys(world: () => World) {
