@@ -206,5 +206,6 @@ function keysOf(all: readonly ChainKeys[]): ChainKeys | undefined {
     },
     release: async (authorization, now) =>
       void (await Promise.all(all.map((keys) => keys.release(authorization, now)))),
+    recorded: (authorization) => all.forEach((keys) => keys.recorded(authorization)),
   }
 }

@@ -4,7 +4,7 @@ import { payingFor } from '../endpoint/charging.ts'
 import { credentialIn } from '../endpoint/request_context.ts'
 import type { Reply } from '../http/reply.ts'
 import { bodyFingerprint } from '../lib/ids.ts'
-import { identifierOf, tagOf } from '../payment/calls/identified_calls.ts'
+import { identifierOf, PURCHASE_FIELD, purchaseOf, tagOf } from '../payment/calls/identified_calls.ts'
 import { balanceKeyOf } from '../payment/offers.ts'
 import type { Offered, Signed } from './order.ts'
 import { pauseIfLarge } from './read.ts'
@@ -23,7 +23,8 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
   const wrong = await engine.charges?.problem(requestContext)
   if (wrong) return reject(engine, order, { kind: 'refused', code: 'PAYMENT_INVALID', ...wrong })
   const { payment } = decoded
-  const named = identifierOf(payment)
+  const { apiKey } = requestContext
+  const named = apiKey ? purchaseOf(requestContext.request) : identifierOf(payment)
   // An Idempotency-Key may be guessed, and a mined authorization be sent by x402: only a credential finds its call.
   const id = named !== undefined && credentialIn(decoded) ? `credential/${named}` : named
   const identified = await engine.offers.identify(payment, offers)
@@ -31,9 +32,9 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
   if (identified.kind === 'unavailable') return unverified(engine, order, identified.reason)
   const { payer, otherAddress, signer, key, expiresAt, offer } = identified
   const fingerprint = await fingerprintOf(engine, order)
-  const tagFor = (wallet: string | undefined) =>
+  const tagFor = (wallet: string | undefined, field?: string) =>
     id !== undefined && wallet !== undefined
-      ? tagOf({ gateway: engine.gateway.name, payer: wallet, id, fingerprint })
+      ? tagOf({ gateway: engine.gateway.name, payer: wallet, id, fingerprint, field })
       : undefined
   return {
     ...order,
@@ -45,8 +46,9 @@ export async function identify(engine: Engine, order: Offered): Promise<Signed |
     offer,
     asset: balanceKeyOf(identified),
     fingerprint,
-    tag: tagFor(payer),
-    signerTag: tagFor(signer),
+    // One key may pay from channels of several payers, and what it has bought is its alone.
+    tag: apiKey ? tagFor(apiKey.address, PURCHASE_FIELD) : tagFor(payer),
+    signerTag: apiKey ? undefined : tagFor(signer),
   }
 }
 

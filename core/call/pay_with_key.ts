@@ -79,16 +79,20 @@ async function unknown({ limits, ports: { clock } }: Engine, { requestContext: {
  * A call that ends with its request has its voucher signed with its charge. One that may outlive it has a ceiling
  * signed now, and its reservation lasts as long as its result.
  */
-function keyOrderOf({ ports, settings }: Engine, { endpoint, input, offers }: Offered): KeyOrder {
+function keyOrderOf({ ports, settings }: Engine, order: Offered): KeyOrder {
+  const { endpoint, offers } = order
   const name = newId(ports.random)
   const now = ports.clock.now()
-  const isStream = endpoint.delivery === 'stream'
-  const isLate = isStream
-    ? endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
-    : endpoint.delivery === 'inline'
+  const isLate = endsWithReply(order)
   const { maxJobMs } = settings.timeouts
   return { offers, name, isLate, until: now + maxJobMs + (isLate ? 0 : endpoint.retention.unclaimedMs) }
 }
+
+/** Whether the reply to the order always carries its answer, so that no call of it outlives its request. */
+export const endsWithReply = ({ endpoint, input }: Pick<Offered, 'endpoint' | 'input'>): boolean =>
+  endpoint.delivery === 'stream'
+    ? endpoint.deferred?.(input, { id: '', createdAt: 0, key: '' }) === undefined
+    : endpoint.delivery === 'inline'
 
 /** The 402 of a key whose channel does not cover the call: never a challenge, which no tool with a key understands. */
 export const keyNotCovered = (reason: string): ApiError =>

@@ -3,24 +3,51 @@ import type { Engine } from '../engine.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'
 import { isOver } from '../endpoint/records.ts'
 import * as replies from '../endpoint/replies.ts'
+import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import { taggedCall } from '../payment/calls/identified_calls.ts'
+import { isUnfinished } from '../payment/ledger/mod.ts'
 import { failIfOverdue } from '../payment/settlement/fail.ts'
 import type { Call } from '../ports/mod.ts'
 import { collect } from './collect.ts'
 import type { Incoming, Signed } from './order.ts'
+import { endsWithReply } from './pay_with_key.ts'
+
+/** How long an order with an API key waits for its first request, in milliseconds: proxies give up after a minute. */
+const MAX_WAIT_MS = 30_000
 
 /** The reply to a repeated payment identifier. Undefined when there is no call, or when the call failed. */
 export async function repeatOf(engine: Engine, signed: Signed): Promise<Reply | undefined> {
   const { tag, signerTag } = signed
   if (!tag) return undefined
   const { storage, clock } = engine.ports
-  const { timeouts } = engine.settings
   const now = clock.now()
   const known = (await taggedCall(storage, tag, now)) ?? (signerTag && (await taggedCall(storage, signerTag, now)))
-  const call = known && (await failIfOverdue(storage, known, { now, timeouts, activeCalls: engine.calls.active }))
-  if (!call || isOver(call, now)) return undefined
+  const call = known && (await endOf(engine, signed, known))
+  if (!call || isOver(call, clock.now())) return undefined
   return await answerAgain(engine, signed, call)
+}
+
+/** The call, whose end is waited for where a tool with an API key expects its answer and knows no job. */
+async function endOf(engine: Engine, signed: Signed, known: Call): Promise<Call> {
+  const { storage, clock } = engine.ports
+  const { timeouts } = engine.settings
+  const { requestContext, endpoint } = signed
+  const isAwaited = requestContext.apiKey && (endpoint.delivery === 'hybrid' || endsWithReply(signed))
+  const giveUpAt = clock.now() + (isAwaited ? MAX_WAIT_MS : 0)
+  let call = known
+  for (let pause = 20; ; pause = Math.min(pause * 2, 1_000)) {
+    call = await failIfOverdue(storage, call, { now: clock.now(), timeouts, activeCalls: engine.calls.active })
+    if (!isUnfinished(call.workStatus)) return call
+    if (clock.now() >= giveUpAt || requestContext.gone.aborted) break
+    await clock.wait(pause)
+    call = (await storage.getCall(call.id)) ?? call
+  }
+  if (!isAwaited || endpoint.delivery === 'hybrid') return call
+  throw new ApiError('CALL_IN_PROGRESS', {
+    message: 'The first request with this Idempotency-Key is still worked on. Nothing was charged for this one.',
+    headers: { 'retry-after': '5', 'x-should-retry': 'true' },
+  })
 }
 
 /**

@@ -198,6 +198,16 @@ const table = rows({
         'extensions.payment-identifier.info.id was already used with another request. Nothing was charged; choose a new id.',
     },
   },
+  CALL_IN_PROGRESS: {
+    status: 409,
+    error: 'Call in progress',
+    coded: true,
+    advice: 'Send the same request again, after `Retry-After`.',
+    example: {
+      message: 'The first request with this Idempotency-Key is still worked on. Nothing was charged for this one.',
+      headers: { 'retry-after': '5', 'x-should-retry': 'true' },
+    },
+  },
   TOO_SLOW: { status: 408, error: 'Request timeout' },
   TOO_LARGE: {
     status: 413,

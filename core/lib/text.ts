@@ -31,3 +31,6 @@ export const charactersIn = (text: string): number =>
  */
 export const duplicatesIn = (names: readonly string[]): Set<string> =>
   new Set(names.filter((name, index) => names.indexOf(name) !== index))
+
+/** The text of a header field: some clients write it as a quoted string of RFC 9651. */
+export const unquoted = (field: string): string => /^"(.*)"$/.exec(field.trim())?.[1] ?? field.trim()

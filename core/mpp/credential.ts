@@ -6,6 +6,7 @@ import { Type, type Static } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { IDENTIFIER, type Payment, VERSION, wrongField } from '../x402/protocol.ts'
 import { fieldsOf } from '../lib/json.ts'
+import { unquoted } from '../lib/text.ts'
 import { CHARGE, type Challenge, endOf, type Issuer, nonceOf } from './challenge.ts'
 import { decodeUrl } from './codec.ts'
 import type { Problem } from './problem.ts'
@@ -98,12 +99,9 @@ function paymentOf({ challenge, payload }: Credential, idempotencyKey: string | 
       maxTimeoutSeconds: 0,
     },
     payload: { signature, authorization },
-    ...(idempotencyKey !== null && { extensions: { [IDENTIFIER]: { info: { id: keyText(idempotencyKey) } } } }),
+    ...(idempotencyKey !== null && { extensions: { [IDENTIFIER]: { info: { id: unquoted(idempotencyKey) } } } }),
   }
 }
-
-/** Some clients write the key as a quoted string of RFC 9651. */
-const keyText = (key: string): string => /^"(.*)"$/.exec(key.trim())?.[1] ?? key.trim()
 
 export type ChargeProblem = { readonly problem: Problem; readonly reason: string }
 

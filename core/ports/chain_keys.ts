@@ -139,4 +139,6 @@ export interface ChainKeys {
   revoke(lender: string, child: string, at: At): Promise<boolean>
   /** Ends the reservation of a call that failed, by the key of its authorization. */
   release(authorization: string, now: number): Promise<void>
+  /** The ledger has the charge of this authorization. Until then the channel remembers it. */
+  recorded(authorization: string): void
 }

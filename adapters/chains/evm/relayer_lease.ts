@@ -185,6 +185,7 @@ function leasedKeys(lease: RelayerLease, keys: ChainKeys): ChainKeys {
     revoke: keys.revoke,
     list: keys.list,
     release: keys.release,
+    recorded: keys.recorded,
     deposit: async (payment, at) =>
       (await serving(lease, at.now)?.sender.apiKeys?.deposit(payment, at)) ?? unavailable(NO_KEY_HERE),
     close: async (closing, at) => {

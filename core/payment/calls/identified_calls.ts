@@ -9,12 +9,18 @@ import type { Paid } from '../../endpoint/mod.ts'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'
 import { isOver } from '../../endpoint/records.ts'
 import { ApiError } from '../../http/errors.ts'
+import { unquoted } from '../../lib/text.ts'
 import type { Call, CallStorage, RecordStorage } from '../../ports/mod.ts'
 import { IDENTIFIER_FIELD, IDENTIFIER_RULE, identifierIn } from '../../x402/payment_identifier.ts'
 import type { Payment } from '../../x402/protocol.ts'
 
-/** The meaning of an identifier, per gateway and payer. */
-export type Tag = { readonly id: string; readonly payer: string; readonly fingerprint: string }
+/** The meaning of an identifier, per gateway and payer. `field`: where the request has it, for errors. */
+export type Tag = {
+  readonly id: string
+  readonly payer: string
+  readonly fingerprint: string
+  readonly field?: string | undefined
+}
 
 const BINDING = recordKind({
   kind: 'payment_identifier',
@@ -34,19 +40,26 @@ export function identifierOf(payment: Payment): string | undefined {
   })
 }
 
+/** Header in which an order with an API key names its purchase (contract 23.20). */
+export const PURCHASE_FIELD = 'Idempotency-Key'
+const PURCHASE = /^[\x21-\x7e]{1,255}$/
+
+/** The identifier of an order with an API key; undefined without one. No payment identifier contains a slash. */
+export function purchaseOf({ headers }: Pick<Request, 'headers'>): string | undefined {
+  const header = headers.get(PURCHASE_FIELD)
+  if (header === null) return undefined
+  const id = unquoted(header)
+  if (PURCHASE.test(id)) return `key/${id}`
+  const rule = 'must be 1 to 255 visible characters of ASCII'
+  throw new ApiError('INVALID_PAYMENT_IDENTIFIER', {
+    message: `${PURCHASE_FIELD} ${rule}. Nothing was charged.`,
+    details: [{ path: PURCHASE_FIELD, message: rule }],
+  })
+}
+
 /** The key under which it is stored. It cannot collide with another payer's or another gateway's. */
-export function tagOf({
-  gateway,
-  payer,
-  id,
-  fingerprint,
-}: {
-  gateway: string
-  payer: string
-  id: string
-  fingerprint: string
-}): Tag {
-  return { id: bytesToHex(sha256(utf8ToBytes(JSON.stringify([gateway, payer, id])))), payer, fingerprint }
+export function tagOf({ gateway, id, ...rest }: Tag & { readonly gateway: string }): Tag {
+  return { ...rest, id: bytesToHex(sha256(utf8ToBytes(JSON.stringify([gateway, rest.payer, id])))) }
 }
 
 /** The call that the tag is bound to, if it has been opened. Throws when the identifier came with another request. */
@@ -83,9 +96,10 @@ export async function bindTag(
   }
 }
 
-function bindingOf({ data: binding }: ReadRecord<Binding>, { fingerprint }: Tag): Binding {
+function bindingOf({ data: binding }: ReadRecord<Binding>, { fingerprint, field = IDENTIFIER_FIELD }: Tag): Binding {
   if (binding.fingerprint === fingerprint) return binding
   throw new ApiError('PAYMENT_IDENTIFIER_CONFLICT', {
-    message: `${IDENTIFIER_FIELD} was already used with another request. Nothing was charged; choose a new id.`,
+    message: `${field} was already used with another request. Nothing was charged; choose a new id.`,
+    headers: { 'x-should-retry': 'false' },
   })
 }

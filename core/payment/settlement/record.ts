@@ -34,12 +34,13 @@ export async function record(
   const { clock } = context
   const now = clock.now()
   if (spent.kind !== 'settled') return await recordUnpaid(context, call, { ...attempt, spent, now })
-  const { token, retainUntil, by } = attempt
+  const { token, authorization, retainUntil, by } = attempt
   const isRecorded = await finish(context, call, {
     token,
     outcome: { kind: 'paid', receipt: spent.receipt },
     at: { now, expiresAt: retainUntil, by },
   })
+  if (isRecorded) context.chain.apiKeys?.recorded(authorization.key)
   if (isRecorded) noteSettled(context, call, { receipt: spent.receipt, by })
   return { kind: 'settled', receipt: spent.receipt, now: true }
 }

@@ -12,6 +12,7 @@ import { wholeAnswer } from '../../fakes/chat.ts'
 import { CLIP, scriptedVideo } from '../../fakes/videos.ts'
 import { decodeHeader } from '../../kit.ts'
 import { unlessDead } from '../fault_injection.ts'
+import { ending } from './dying_storage.ts'
 import { CHARGE, QUOTE, selling } from './keys_kit.ts'
 import { COMPLETIONS, SKY } from './stream_kit.ts'
 
@@ -62,27 +63,6 @@ test('what a claim publishes of a key buys, reads and refunds nothing (contract 
   expect(await subject.channel()).toEqual(before as NonNullable<typeof before>)
 })
 
-/** Storage of a process that ends at its k-th write. After it nothing is done, and nothing answers. */
-function ending(storage: Storage, { at, isDone }: { readonly at: number; readonly isDone: boolean }) {
-  let [writes, isArmed, isDead] = [0, false, false]
-  const never = new Promise<never>(() => {})
-  const verbs = Object.entries(storage).map(([name, verb]) => {
-    if (typeof verb !== 'function') return [name, verb]
-    return [
-      name,
-      (...given: unknown[]) => {
-        if (isDead) return never
-        const ask = () => (verb as (...all: unknown[]) => unknown)(...given)
-        if (!isArmed || /^(get|list|find|call|is)/.test(name) || ++writes !== at) return ask()
-        isDead = true
-        if (isDone) void ask()
-        return never
-      },
-    ]
-  })
-  return { storage: Object.fromEntries(verbs) as Storage, arm: () => (isArmed = true), isDead: () => isDead }
-}
-
 /** The writes of a call of a key: alone it is one, with all that it charges. */
 const WRITES = { alone: 1, 'with replicas': 5 }
 
@@ -117,9 +97,10 @@ async function endsAt(
     await next.clock.advance(ms)
     await next.gateway.maintain()
   }
-  const charged = await chargesOf(next)
   const [call] = await next.calls()
   const polled = call && (await (await next.ask(undefined, { path: `/api/v1/calls/${call.id}` })).text())
+  // A result that was stored and not charged is paid for by the poll that reads it.
+  const charged = await chargesOf(next)
   expect([where, [0n, CHARGE].includes(charged)]).toEqual([where, true])
   expect([where, answer?.status === 200 || polled?.includes('Hello') ? charged : CHARGE]).toEqual([where, CHARGE])
   expect([where, await next.channel()]).toMatchObject([where, { charged, reserved: 0n }])

@@ -65,7 +65,7 @@ export type ChannelState = Mirror & {
   readonly unread?: string
   /** Open calls of an API key, by the name of the call (decision 151). */
   readonly reserved?: Readonly<Record<string, CallReservation>>
-  /** The last calls that were charged out of a reservation, by name, and what each was charged. */
+  /** Calls that were charged out of a reservation and may not be in the ledger yet, by name, with what was charged. */
   readonly charges?: Readonly<Record<string, string>>
   /** When a call was charged last out of a reservation, or a deposit came for its key, in milliseconds. */
   readonly usedAt?: number
@@ -158,13 +158,19 @@ export function withoutReservation(state: ChannelState, name: string): ChannelSt
   return Object.keys(reserved).length > 0 ? { ...rest, reserved } : rest
 }
 
-/** Charges that a channel remembers, so that a settlement which is asked for again is not made again. */
-const MAX_CHARGES = 64
+/** Charges that a channel remembers at most: those whose process was killed before it knew that the ledger has them. */
+const MAX_CHARGES = 1_024
 
-/** The channel that remembers what a call was charged. */
-export function withCharge(state: ChannelState, name: string, due: bigint): ChannelState {
-  const last = Object.entries(state.charges ?? {}).slice(1 - MAX_CHARGES)
-  return { ...state, charges: { ...Object.fromEntries(last), [name]: String(due) } }
+/**
+ * The channel that remembers what a call was charged, until the ledger has it: a settlement that is asked for again is
+ * not made again. Those that are `recorded` are forgotten.
+ */
+export function withCharge(
+  state: ChannelState,
+  { name, due, isRecorded }: { readonly name: string; readonly due: bigint; isRecorded(name: string): boolean },
+): ChannelState {
+  const open = Object.entries(state.charges ?? {}).filter(([each]) => !isRecorded(each))
+  return { ...state, charges: { ...Object.fromEntries(open.slice(1 - MAX_CHARGES)), [name]: String(due) } }
 }
 
 /**

@@ -17,9 +17,12 @@ import {
   type KeyCalling,
   type KeyCallsConfig,
   type KeyCallsContext,
+  noteRecorded,
+  present,
   processCallsOf,
   reserved,
   type ReservedCall,
+  withdraw,
 } from './open_calls.ts'
 import { secure, verify } from './reserve.ts'
 
@@ -40,6 +43,9 @@ export function keyCalls(context: KeyCallsContext, config: KeyCallsConfig) {
       at: { readonly now: number; readonly signal?: AbortSignal },
     ) => recorded(keys, channel, at),
     isSigning: (signer: KeySigner) => inProcess.signing.has(signer),
+    present: (call: Pick<ReservedCall, 'channelId' | 'name'> & { readonly signer: KeySigner }) => present(keys, call),
+    withdraw: (signer: KeySigner) => withdraw(keys, signer),
+    noteRecorded: (channelId: Hex, name: string) => noteRecorded(keys, channelId, name),
     available: (state: ChannelState, now: number) => available(keys, state, now),
     reserved: (state: ChannelState, now: number) => reserved(keys, state, now),
   }

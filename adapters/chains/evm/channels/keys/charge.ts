@@ -10,10 +10,12 @@ import {
   claimable,
   forget,
   inTurn,
+  isRecorded,
   isReserved,
   type KeyCalling,
   MAX_RACES,
   openOf,
+  presented,
   type ReservedCall,
   turn,
 } from './open_calls.ts'
@@ -33,7 +35,7 @@ async function charged(
   const rest = { ...withoutCall(before, name, due), usedAt: now }
   const { ceiling, signature } = rest
   const moved = chargedState(rest, { due, ceiling, signature })
-  const signer = openOf(keys, channelId, name)?.signer ?? call.signer
+  const signer = openOf(keys, channelId, name)?.signer ?? call.signer ?? presented(keys, channelId, name)
   if (moved.charged > moved.ceiling && !signer && !voucher) return 'the process that had the key is gone'
   return await covering(keys, moved, { signer, voucher, now })
 }
@@ -70,7 +72,7 @@ async function settleOnce(
   const next = await charged(keys, before, { call, now, due })
   if (typeof next === 'string') return { kind: 'refused', reason: next }
   if (signal.aborted) return { kind: 'unknown', reason: 'no time left to settle' }
-  const noted = withCharge(next, name, due)
+  const noted = withCharge(next, { name, due, isRecorded: (each) => isRecorded(keys, channelId, each) })
   if (!(await keys.states.replace(before, noted, now))) return undefined
   forget(keys, channelId, name)
   return { kind: 'settled', receipt: receiptOf(keys, noted, { name, due, now }) }

@@ -110,19 +110,22 @@ async function reserve({ states, calls }: Keyed, voucher: ReservedCall, at: Call
   return await calls.secure({ ...voucher, until: at.now + VOUCHER_MS }, at)
 }
 
-/** A poll may bring a voucher that no order has reserved. */
+/**
+ * A poll may bring a voucher that no order has reserved, or the key of a call whose process was killed between its
+ * result and its charge.
+ */
 async function settle(keyed: Keyed, { payment, offer }: Paying, at: SettleOptions): Promise<Settlement> {
-  const { calls, channels } = keyed
+  const { calls, channels, made } = keyed
   const [keyCall, voucher] = [keyCallOf(keyed, payment, offer), voucherCallOf(keyed, payment, offer)]
   const due = dueOf(offer, at.charge)
-  if (keyCall) return await calls.settle(keyCall, { ...at, due })
-  if (!voucher) return await channels.settle(payment, offer, at)
-  if ((await calls.fate(voucher, at.now)).kind === 'dead') {
-    const reserved = await reserve(keyed, voucher, at)
+  const call = keyCall ?? voucher
+  if (!call) return await channels.settle(payment, offer, at)
+  if ((voucher || made.has(payment)) && (await calls.fate(call, at.now)).kind === 'dead') {
+    const reserved = voucher ? await reserve(keyed, voucher, at) : await calls.secure(call, at)
     if (reserved.kind === 'refused') return { kind: 'refused', reason: reserved.reason }
     if (reserved.kind !== 'secured') return { kind: 'unknown', reason: reserved.reason }
   }
-  return await calls.settle(voucher, { ...at, due })
+  return await calls.settle(call, { ...at, due })
 }
 
 const reservedCallOf = (keyed: Keyed, { payment, offer }: Paying): ReservedCall | undefined =>

@@ -35,6 +35,10 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
       const call = channels.callOf(config.network, authorization)
       if (call) await calls.release(call.channelId, call.name, now)
     },
+    recorded(authorization) {
+      const call = channels.callOf(config.network, authorization)
+      if (call) calls.noteRecorded(call.channelId, call.name)
+    },
   }
 }
 
@@ -42,6 +46,7 @@ export function channelKeys(context: ChannelKeysContext, config: ChannelKeysConf
 async function open(calls: KeyCalls, seed: Uint8Array, isChild: boolean): Promise<Opened> {
   const signer = await keySigner(seed)
   const end = () => {
+    calls.withdraw(signer)
     if (!calls.isSigning(signer)) signer.close()
   }
   return { address: signer.address, isChild, signer, end }

@@ -2,7 +2,7 @@
  * Calls that are paid out of a reservation in their channel: those of an API key, and the vouchers of other clients on
  * a channel of a key. Each is open from its reservation to its charge (decision 151).
  */
-import { oncePer } from '../../../../../core/lib/mod.ts'
+import { boundedMap, oncePer } from '../../../../../core/lib/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
 import type { Reads } from '../../node/reads.ts'
 import type { ChannelConfig, ChannelDigests } from '../digests.ts'
@@ -56,12 +56,19 @@ export const MAX_RACES = 16
 /** State of a call in this process: its signer, and its reservation where no other process has the storage. */
 type Open = { readonly amount: bigint; readonly signer?: KeySigner }
 
+/** Far more than are charged until the next charge in the same channel forgets them. */
+const MAX_RECORDED = 10_000
+
 /** The calls of keys in this process, of all gateways over a storage. */
 export const processCallsOf = oncePer(() => ({
   /** Of each channel, by the name of the call. An amount of 0 is reserved in the record. */
   open: new Map<Hex, Map<string, Open>>(),
   /** Signers that the end of a call closes. */
   signing: new WeakSet<KeySigner>(),
+  /** Signers of keys that ask for a call of theirs right now, by channel and name of the call. */
+  presented: new Map<string, KeySigner>(),
+  /** Charges that the ledger has, by channel and name of the call. */
+  recorded: boundedMap<true>(MAX_RECORDED),
   turns: new Map<Hex, Promise<void>>(),
 }))
 
@@ -91,6 +98,31 @@ export async function inTurn<T>(keys: KeyCalling, channelId: Hex, work: () => Pr
 
 export const openOf = ({ inProcess }: KeyCalling, channelId: Hex, name: string): Open | undefined =>
   inProcess.open.get(channelId)?.get(name)
+
+const placeOf = (channelId: Hex, name: string): string => `${channelId}/${name}`
+
+/** The signer of a key that was presented again for this call, whose first process may be gone. */
+export const presented = ({ inProcess }: KeyCalling, channelId: Hex, name: string): KeySigner | undefined =>
+  inProcess.presented.get(placeOf(channelId, name))
+
+export function present(
+  { inProcess }: KeyCalling,
+  { channelId, name, signer }: Pick<ReservedCall, 'channelId' | 'name'> & { readonly signer: KeySigner },
+): void {
+  inProcess.presented.set(placeOf(channelId, name), signer)
+}
+
+/** The request that presented it has ended. */
+export function withdraw({ inProcess }: KeyCalling, signer: KeySigner): void {
+  for (const [place, each] of inProcess.presented) if (each === signer) inProcess.presented.delete(place)
+}
+
+/** The ledger has the charge of this call: its channel need not remember it. */
+export const noteRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): void =>
+  inProcess.recorded.set(placeOf(channelId, name), true)
+
+export const isRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): boolean =>
+  inProcess.recorded.get(placeOf(channelId, name)) === true
 
 export function note(
   { inProcess: { open, signing } }: KeyCalling,

@@ -5,6 +5,9 @@ import type { CallOptions } from '../../../lib/results.ts'
 import { childLeft, childName } from './child_calls.ts'
 import { isOurs, type KeyParts, type Opened, statesOf } from './key_channels.ts'
 
+/** How long the reservation of a result that is paid for again lasts, in milliseconds. */
+const AGAIN_MS = 60_000
+
 export async function pay(
   parts: KeyParts,
   { key, order }: { readonly key: OpenedKey; readonly order: KeyOrder },
@@ -37,7 +40,7 @@ async function payAsChild(
 
 /** The payment of an earlier call of this key; undefined for one of another key. */
 export async function payAgain(
-  { network, channels, states }: KeyParts,
+  { network, calls, channels, states }: KeyParts,
   { key, authorization, offer }: { readonly key: OpenedKey; readonly authorization: string; readonly offer: Offer },
   { now }: CallOptions,
 ): Promise<KeyPayment | undefined> {
@@ -45,7 +48,9 @@ export async function payAgain(
   const isOwn = call?.name.startsWith(key.isChild ? `${childName(key.address)}/` : 'key/')
   const state = call && isOwn ? await states.get(call.channelId, now) : undefined
   if (!call || !state || (!key.isChild && state.config.payerAuthorizer !== key.address)) return undefined
-  const named = { name: call.name, isLate: false, until: now }
-  const paying = { offer, config: state.config, ...(!key.isChild && { signer: (key as Opened).signer }) }
+  const { signer } = key as Opened
+  if (!key.isChild) calls.present({ ...call, signer })
+  const named = { name: call.name, isLate: false, until: now + AGAIN_MS }
+  const paying = { offer, config: state.config, ...(!key.isChild && { signer }) }
   return { kind: 'payment', payment: channels.payment(paying, named), offer }
 }
