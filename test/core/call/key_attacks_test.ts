@@ -169,6 +169,8 @@ test('whatever a vendor says was used, a call is charged its quote at most; the 
 })
 
 test('jobs whose vendor does not answer stay reserved, and hold up no close (contract 23.11)', async () => {
+  // Loaded when it is first needed; the clock of this test does not wait for that.
+  await import('../../../core/call/delivery/upstream_poll.ts')
   let isAway = false
   const never = new Promise<never>(() => {})
   const video = scriptedVideo({ pollUpstream: async () => (isAway ? await never : { kind: 'done', url: CLIP }) })

@@ -4,7 +4,7 @@ import OpenAI from 'openai'
 import { usdc } from '../../../core/x402/money.ts'
 import { NETWORK } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
-import type { ChatAnswer } from '../../../core/mod.ts'
+import type { ChatAnswer, StoredRecord } from '../../../core/mod.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { scriptedVideo } from '../../fakes/videos.ts'
 import { door, FOX, GENERATIONS } from '../../kit.ts'
@@ -248,7 +248,7 @@ test('a charge is remembered until the ledger has it, however many others follow
   for (let number = 0; number < 70; number++) expect((await buy(`number ${number}`)).status).toBe(200)
   // Those that the ledger has are forgotten.
   const channel = await memory.getRecord('channel', `${NETWORK}/${subject.buyer.channelId}`, subject.clock.now())
-  const { data } = channel?.data as unknown as { data: { charges: object } }
+  const { data } = (channel as StoredRecord).data as unknown as { data: { charges: object } }
   expect(Object.keys(data.charges).length).toBeLessThan(5)
   await subject.clock.advance(120_000)
   await subject.gateway.maintain()

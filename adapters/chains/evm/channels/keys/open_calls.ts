@@ -99,30 +99,30 @@ export async function inTurn<T>(keys: KeyCalling, channelId: Hex, work: () => Pr
 export const openOf = ({ inProcess }: KeyCalling, channelId: Hex, name: string): Open | undefined =>
   inProcess.open.get(channelId)?.get(name)
 
-const placeOf = (channelId: Hex, name: string): string => `${channelId}/${name}`
+const idOfCall = (channelId: Hex, name: string): string => `${channelId}/${name}`
 
 /** The signer of a key that was presented again for this call, whose first process may be gone. */
 export const presented = ({ inProcess }: KeyCalling, channelId: Hex, name: string): KeySigner | undefined =>
-  inProcess.presented.get(placeOf(channelId, name))
+  inProcess.presented.get(idOfCall(channelId, name))
 
 export function present(
   { inProcess }: KeyCalling,
   { channelId, name, signer }: Pick<ReservedCall, 'channelId' | 'name'> & { readonly signer: KeySigner },
 ): void {
-  inProcess.presented.set(placeOf(channelId, name), signer)
+  inProcess.presented.set(idOfCall(channelId, name), signer)
 }
 
 /** The request that presented it has ended. */
 export function withdraw({ inProcess }: KeyCalling, signer: KeySigner): void {
-  for (const [place, each] of inProcess.presented) if (each === signer) inProcess.presented.delete(place)
+  for (const [id, each] of inProcess.presented) if (each === signer) inProcess.presented.delete(id)
 }
 
 /** The ledger has the charge of this call: its channel need not remember it. */
 export const noteRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): void =>
-  inProcess.recorded.set(placeOf(channelId, name), true)
+  inProcess.recorded.set(idOfCall(channelId, name), true)
 
 export const isRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): boolean =>
-  inProcess.recorded.get(placeOf(channelId, name)) === true
+  inProcess.recorded.get(idOfCall(channelId, name)) === true
 
 export function note(
   { inProcess: { open, signing } }: KeyCalling,
