@@ -1,13 +1,9 @@
 /** The public door to the adapters that run on Bun, Deno and Node. */
-export { type BatchedChain, type BatchedConfig, batchedChain } from './chains/evm/batched/mod.ts'
-export {
-  type MemoryChain,
-  type MemoryChainOptions,
-  type SignOptions,
-  type MemoryTransfer,
-  memoryChain,
-  type SimulatedOutcome,
-} from './chains/evm/memory.ts'
+export { type BatchedChain, batchedChain } from './chains/evm/batched/mod.ts'
+export { type BatchedConfig } from './chains/evm/batched/scheme.ts'
+export { type MemoryChain, memoryChain } from './chains/evm/memory.ts'
+export { type MemoryChainOptions, type MemoryTransfer, type SimulatedOutcome } from './chains/evm/memory/ledger.ts'
+export { type SignOptions } from './chains/evm/memory/signing.ts'
 export { type EvmChain, type EvmConfig, evmChain } from './chains/evm/mod.ts'
 export { type FacilitatorChain, type FacilitatorConfig, facilitatorChain } from './chains/evm/facilitator.ts'
 export { multiChain } from './chains/multi_chain.ts'

@@ -1,6 +1,6 @@
 /** Books of what truly happened in a run, kept apart from the storage, and the laws by which they are read. */
 import { peek } from 'bun'
-import type { MemoryTransfer } from '../../adapters/chains/evm/memory.ts'
+import type { MemoryTransfer } from '../../adapters/chains/evm/memory/ledger.ts'
 import type { Reply } from '../../core/http/reply.ts'
 import { timeouts, type Payment } from '../../core/mod.ts'
 import type { Authorization, Call, Cap, Claim, Opened, Outcome } from '../../core/ports/mod.ts'

@@ -4,7 +4,7 @@ import type { ChainManifest, ChainOpening, PayingAccount, ServingAccount } from 
 import type { FacilitatorConfig } from './facilitator.ts'
 import type { EvmConfig } from './mod.ts'
 import { blockAt } from './node/log_search.ts'
-import type { KeyState } from './relayer_lease.ts'
+import type { KeyState } from './relayer_keys.ts'
 import type { ChannelSettings } from './channels/mod.ts'
 
 /** Amounts in base units or wei, as text where they may be large. */

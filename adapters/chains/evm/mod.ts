@@ -6,19 +6,18 @@ import { concurrencyLimiter } from '../../../core/lib/mod.ts'
 import { type Offer, type Terms } from '../../../core/x402/mod.ts'
 import type { Chain } from '../../../core/ports/mod.ts'
 import { type CheckConfig, checkEvm } from './check.ts'
-import { type EvmIdentity, evmIdentity } from './exact/identity.ts'
-import { exactFates, type ExactFates } from './exact/fate.ts'
 import { evmReads, type Reads, type ReadsConfig } from './node/reads.ts'
 import { type GasFloor, type GasState, type GasMonitor, gasMonitor, type KeyStatus, readKeyStatus } from './node/gas.ts'
 import { evmRelayer, type Relayer, type RelayerConfig } from './node/relayer.ts'
 import { jsonRpc, type Rpc, type RpcConfig } from '../lib/json_rpc.ts'
-import { evmSettler, type SettleConfig, type Settler, TRANSFER_GAS } from './exact/settle.ts'
-import { evmUpto, type EvmUpto } from './upto/mod.ts'
+import { type SettleConfig, TRANSFER_GAS } from './exact/transaction.ts'
+import { evmUpto } from './upto/mod.ts'
 import { type KeyRecovering, type KeysRecovered } from './channels/keys/recovery.ts'
 import { type Hex } from '../lib/hex.ts'
 import type { EvmScheme } from './node/x402_contracts.ts'
 import { type ExactVerifier, verify } from './exact/verify.ts'
 import { type ChannelSettings, channelsOf } from './channels/mod.ts'
+import { type EvmExact, evmExact } from './exact/mod.ts'
 
 export type { ChannelSettings } from './channels/mod.ts'
 export type { EvmScheme } from './node/x402_contracts.ts'
@@ -85,17 +84,13 @@ type EvmParts = {
   readonly account: ReturnType<typeof parseKey>
   readonly rpc: Rpc
   readonly reads: Reads
-  readonly fates: ExactFates
   readonly watchesGas: boolean
   readonly gas: GasMonitor
   readonly relayer: Relayer
-  readonly identity: EvmIdentity
-  readonly settler: Settler
-  readonly upto: EvmUpto
-  readonly schemes: readonly EvmScheme[]
+  readonly exact: EvmExact
   readonly channels: ReturnType<typeof channelsOf> | undefined
-  readonly offered: Terms[]
-  readonly byScheme: Readonly<Record<EvmScheme, SchemeVerbs>>
+  /** A scheme without its row does not compile. */
+  readonly byScheme: Readonly<Record<EvmScheme, Scheme>>
   terms: readonly Terms[]
 }
 
@@ -130,49 +125,36 @@ export function evmChain(config: EvmConfig): EvmChain {
   // Both schemes send with one key, so they share its transactions under way.
   const sending = concurrencyLimiter(config.maxInFlight ?? 4)
   const relayer: Relayer = { ...alone, send: (call, now) => sending(() => alone.send(call, now)) }
-  const identity = evmIdentity({ rpc, reads }, { network: config.network, lagSeconds: lagSeconds(config) })
-  const fates = exactFates({ rpc, reads }, config)
-  const settler = evmSettler({ rpc, reads, fates, relayer, gasMonitor: gas }, { ...config, relayer: account.address })
-  const facilitators = [account.address, ...((config.facilitators ?? []) as Hex[])]
-  const upto = evmUpto(
-    { rpc, reads, relayer },
-    { ...config, chainId, facilitator: account.address, facilitators, lagSeconds: lagSeconds(config) },
-  )
-  const schemes = config.schemes ?? ['exact']
-  const channels = schemes.includes('batch-settlement')
+  const settings = { ...config, chainId, lagSeconds: lagSeconds(config) }
+  const relayerAddress = account.address
+  const exact = evmExact({ rpc, reads, relayer, gasMonitor: gas }, { ...settings, relayer: relayerAddress })
+  const facilitators = [relayerAddress, ...((config.facilitators ?? []) as Hex[])]
+  const upto = evmUpto({ rpc, reads, relayer }, { ...settings, facilitator: relayerAddress, facilitators })
+  const { checkSignature } = exact
+  const channels = schemesOf(config).includes('batch-settlement')
     ? channelsOf(
-        {
-          rpc,
-          reads,
-          relayer,
-          checkSignature: identity.checkSignature,
-          gasPrice: gas.price,
-          relayerAddress: account.address,
-        },
-        { ...config, chainId, lagSeconds: lagSeconds(config) },
+        { rpc, reads, relayer, checkSignature, gasPrice: gas.price, relayerAddress },
+        settings,
         requireChannels(config),
       )
     : undefined
   const balance: EvmChain['balance'] = (address, { signal }) =>
     reads.balance(config.asset, address, { lagSeconds: lagSeconds(config), signal })
-  const parts = {
+  const byScheme = { exact, upto, 'batch-settlement': channels ?? WITHOUT_CHANNELS }
+  const chain: EvmParts = {
     config,
     chainId,
     account,
     rpc,
     reads,
-    fates,
     watchesGas,
     gas,
     relayer,
-    identity,
-    settler,
-    upto,
-    schemes,
+    exact,
     channels,
-    offered: schemes.map((scheme) => termsOf(scheme, config, { channels, facilitator: account.address })),
+    byScheme,
+    terms: [],
   }
-  const chain: EvmParts = { ...parts, byScheme: schemesOf(parts), terms: [] }
   return {
     families: [evmFamily],
     terms: () => (low(chain) === undefined ? current(chain) : []),
@@ -181,7 +163,7 @@ export function evmChain(config: EvmConfig): EvmChain {
       return reason === undefined ? undefined : { code: 'no_gas', reason: `relayer_key: ${reason}` }
     },
     identify: async (payment, offer, at) => await schemeOf(chain, offer).identify(payment, offer, at),
-    hasSigned: identity.hasSigned,
+    hasSigned: exact.hasSigned,
     verify: async (payment, offer, at) => await schemeOf(chain, offer).verify(payment, offer, at),
     settle: async (payment, offer, at) => await schemeOf(chain, offer).settle(payment, offer, at),
     ...(channels && {
@@ -211,7 +193,7 @@ export function evmChain(config: EvmConfig): EvmChain {
         { address: parseKey(key).address, transferGas, floor: config.gasFloor },
         now,
       ),
-    isIdle: () => settler.isIdle() && upto.isIdle() && (channels?.isIdle() ?? true),
+    isIdle: () => exact.isIdle() && upto.isIdle() && (channels?.isIdle() ?? true),
     close: () => close(chain),
   }
 }
@@ -232,17 +214,7 @@ function requireChannels({ channels }: EvmConfig) {
   return { ...channels, authorizer: parseKey(channels.authorizerKey, 'channels.authorizerKey') }
 }
 
-/** Terms of a scheme as the chain is made; those of channels change with the price of gas. */
-function termsOf(
-  scheme: EvmScheme,
-  { network, asset, payTo, domain }: EvmConfig,
-  { channels, facilitator }: { readonly channels: EvmParts['channels']; readonly facilitator: Hex },
-): Terms {
-  if (scheme === 'batch-settlement' && channels) return channels.terms()
-  const extra = { name: domain.name, version: domain.version }
-  const byPermit2 = { ...extra, facilitatorAddress: facilitator, assetTransferMethod: 'permit2' }
-  return { scheme, network, asset, payTo, extra: scheme === 'upto' ? byPermit2 : extra }
-}
+const schemesOf = ({ schemes = ['exact'] }: EvmConfig): readonly EvmScheme[] => schemes
 
 /**
  * Terms as they are now: those of channels follow the price of gas. Returns the same list while nothing has changed.
@@ -254,48 +226,15 @@ function current(chain: EvmParts): readonly Terms[] {
   return chain.terms
 }
 
-/** The verbs of one scheme. */
-type SchemeVerbs = Pick<Chain, 'identify' | 'verify' | 'settle' | 'fate'>
-
-/** The schemes of a chain. A scheme without its row does not compile. */
-function schemesOf(chain: Omit<EvmParts, 'byScheme' | 'terms'>): Readonly<Record<EvmScheme, SchemeVerbs>> {
-  const { config, identity, settler, reads, fates, upto, channels, rpc, account } = chain
-  const verifier: ExactVerifier = {
-    rpc,
-    reads,
-    identity,
-    relayer: account.address,
-    lagSeconds: lagSeconds(config),
-    lookbackSeconds: config.lookbackSeconds,
-  }
-  return {
-    exact: {
-      identify: identity.identify,
-      verify: (...args) => verify(verifier, ...args),
-      async settle(payment, offer, at) {
-        const parsed = identity.parse(payment, offer)
-        if ('kind' in parsed) return { kind: 'refused', reason: parsed.reason }
-        const { exact, digest } = parsed
-        return await settler.settle({ exact, offer, id: digest, hadCode: identity.hadCode(exact.from) }, at)
-      },
-      async fate(payment, offer, at) {
-        const parsed = identity.parse(payment, offer)
-        if ('kind' in parsed) return { kind: 'unknown', reason: parsed.reason }
-        return await fates.fate(parsed.exact, offer, at.signal)
-      },
-    },
-    upto,
-    'batch-settlement': channels ?? WITHOUT_CHANNELS,
-  }
-}
+type Scheme = Pick<Chain, 'identify' | 'verify' | 'settle' | 'fate'> & { terms?(): Terms }
 
 /** Any other scheme is read as `exact`, which names what is wrong. */
-function schemeOf(chain: EvmParts, { scheme }: Offer): SchemeVerbs {
+function schemeOf(chain: EvmParts, { scheme }: Offer): Scheme {
   return scheme === 'upto' || scheme === 'batch-settlement' ? chain.byScheme[scheme] : chain.byScheme.exact
 }
 
 async function check(chain: EvmParts, { now }: { now: number } = { now: 0 }): Promise<CheckResult> {
-  const usesPermit2 = chain.schemes.includes('upto')
+  const usesPermit2 = schemesOf(chain.config).includes('upto')
   const checked = await checkEvm(chain.rpc, {
     ...chain.config,
     usesPermit2,
@@ -308,12 +247,12 @@ async function check(chain: EvmParts, { now }: { now: number } = { now: 0 }): Pr
   if (chain.watchesGas) await chain.gas.readNow(now)
   await chain.reads.setMulticall(checked.multicall)
   chain.relayer.setSync(checked.sync)
-  chain.terms = chain.offered
+  chain.terms = schemesOf(chain.config).flatMap((scheme) => chain.byScheme[scheme].terms?.() ?? [])
   return checked
 }
 
 function close(chain: EvmParts): void {
-  chain.settler.close()
+  chain.exact.close()
   chain.relayer.close()
   chain.rpc.close()
 }
@@ -321,7 +260,7 @@ function close(chain: EvmParts): void {
 const low = (chain: EvmParts) => (chain.watchesGas ? chain.gas.state().low : undefined)
 
 const NO_CHANNELS = unavailable('this gateway has no channels any more')
-const WITHOUT_CHANNELS: SchemeVerbs = {
+const WITHOUT_CHANNELS: Scheme = {
   identify: async () => NO_CHANNELS,
   verify: async () => NO_CHANNELS,
   settle: async () => NO_CHANNELS,

@@ -4,7 +4,8 @@
  */
 import { type Hex, keccak256, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
-import { type BatchedChain, batchedChain, type BatchedConfig } from '../../../../../adapters/chains/evm/batched/mod.ts'
+import { type BatchedChain, batchedChain } from '../../../../../adapters/chains/evm/batched/mod.ts'
+import { type BatchedConfig } from '../../../../../adapters/chains/evm/batched/scheme.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
 import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'

@@ -6,12 +6,8 @@ import { afterAll, describe, expect, test } from 'bun:test'
 import { CHAIN_CONFIGS } from '@circle-fin/x402-batching/client'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import {
-  type BatchedChain,
-  batchedChain,
-  type BatchedConfig,
-  MAX_NETWORKS,
-} from '../../../../../adapters/chains/evm/batched/mod.ts'
+import { type BatchedChain, batchedChain } from '../../../../../adapters/chains/evm/batched/mod.ts'
+import { type BatchedConfig, MAX_NETWORKS } from '../../../../../adapters/chains/evm/batched/scheme.ts'
 import { BATCHED, DOMAINS, PAID_STATUSES } from '../../../../../adapters/chains/evm/batched/api.ts'
 import { parseExact } from '../../../../../adapters/chains/evm/exact/payload.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
