@@ -53,7 +53,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'server/config/gateways.ts': 'documents two settings',
   'server/config/payment_method_settings.ts': SETTINGS,
   'server/config/payment_methods.ts': 'reads the settings of each family',
-  'server/config/services.ts': 'documents a setting',
+  'server/config/services/products.ts': 'documents a setting',
   'server/devnet/compile.ts': DEVNET,
   'server/devnet/mod.ts': DEVNET,
   'server/devnet/solana/faucet.ts': DEVNET,

@@ -2,7 +2,8 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { AUDIO_KINDS, type AudioOverride, type AudioRow, audioRows, overrideAudio } from '../../core/mod.ts'
 import { setting } from '../../adapters/providers/manifest.ts'
-import { candidatesFor, enumerated, type Services } from './services.ts'
+import { candidatesFor, type Services } from './services/products.ts'
+import { enumerated } from './services/settings.ts'
 import { Rate } from './settings.ts'
 
 const VENDORS = candidatesFor('audio').map(({ by }) => by)

@@ -1,7 +1,7 @@
 /** Settings that only a gateway that sells has: a start without a configuration refuses if it finds any. */
 import { ACTING_SERVICES } from '../../adapters/providers/manifest.ts'
 import { type Settings, variables } from './file.ts'
-import { secretsOf } from './services.ts'
+import { secretsOf } from './services/reports.ts'
 import type { Environment } from './settings.ts'
 
 const SETTINGS = [

@@ -2,7 +2,7 @@
 import { type TSchema, Type } from '@sinclair/typebox'
 import { type CatalogRow, overrideRows, rowKinds, rowSettings } from '../../core/mod.ts'
 import { setting, type Values } from '../../adapters/providers/manifest.ts'
-import { candidatesFor } from './services.ts'
+import { candidatesFor } from './services/products.ts'
 
 /** The table of one row, by kind. */
 export const rowTables = Object.fromEntries(rowKinds.map((kind) => [kind.kind, rowSettings(kind)] as const))

@@ -14,15 +14,8 @@ import type { Config } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import { familyOfMethod, isPlayMoney } from '../config/payment_methods.ts'
 import type { RpcNodes } from '../config/rpc.ts'
-import {
-  candidatesFor,
-  type Choice,
-  isByRow,
-  neededFor,
-  offByDefault,
-  products,
-  type Services,
-} from '../config/services.ts'
+import { candidatesFor, type Choice, isByRow, products, type Services } from '../config/services/products.ts'
+import { neededFor, offByDefault } from '../config/services/reports.ts'
 import type { Timed } from '../metrics.ts'
 
 type Wiring = {

@@ -15,7 +15,8 @@ import { rowTables } from '../../server/config/rows.ts'
 import { RetentionTable } from '../../server/config/retention.ts'
 import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
 import { providers } from '../../server/config/providers.ts'
-import { products, settingsFor } from '../../server/config/services.ts'
+import { products } from '../../server/config/services/products.ts'
+import { settingsFor } from '../../server/config/services/settings.ts'
 import { VideoSetting } from '../../server/config/video.ts'
 
 export const PAGE = join(import.meta.dirname, '../../server/docs/configuration.md')

@@ -14,9 +14,10 @@ import {
   move,
   type SimulatedOutcome,
   type SpentNonce,
+  digest,
 } from './memory/ledger.ts'
 import { type Authorized, parseAsSigned } from './memory/payload.ts'
-import { digest, FACILITATOR, offerOf, sign, signedText, type SignOptions } from './memory/signing.ts'
+import { FACILITATOR, offerOf, sign, signedText, type SignOptions } from './memory/signing.ts'
 import { balance, fate, identify, settle, verify } from './memory/verbs.ts'
 
 /** A chain in memory, with controls for tests. */

@@ -15,7 +15,6 @@ import { evmUpto } from './upto/mod.ts'
 import { type KeyRecovering, type KeysRecovered } from './channels/keys/recovery.ts'
 import { type Hex } from '../lib/hex.ts'
 import type { EvmScheme } from './node/x402_contracts.ts'
-import { type ExactVerifier, verify } from './exact/verify.ts'
 import { type ChannelSettings, channelsOf } from './channels/mod.ts'
 import { type EvmExact, evmExact } from './exact/mod.ts'
 

@@ -1,7 +1,7 @@
 /** Who searches the web page by page, and whose data are passed on: by key, by file, and by mistake. */
 import { describe, expect, test } from 'bun:test'
 import { realVendors } from '../../../server/config/mod.ts'
-import { offByDefault } from '../../../server/config/services.ts'
+import { offByDefault } from '../../../server/config/services/reports.ts'
 import { good, mistakes, servedBy, settingsOf } from './config_kit.ts'
 
 const gateway =

@@ -1,7 +1,7 @@
 /** What acts upon the world is off until it is named, and then needs all of its keys. */
 import { describe, expect, test } from 'bun:test'
 import { type Config, parseConfig, realVendors } from '../../../server/config/mod.ts'
-import { offByDefault } from '../../../server/config/services.ts'
+import { offByDefault } from '../../../server/config/services/reports.ts'
 import type { Environment } from '../../../server/config/settings.ts'
 import { affordable, serviceVendors } from '../../../server/wiring/services.ts'
 import { actors } from '../../actors.ts'

@@ -1,4 +1,4 @@
-/** What became of an authorization, by the transfers that the API lists. */
+/** The fate of an authorization, by the transfers that the API lists. */
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Fate } from '../../../../core/ports/mod.ts'
 import type { Offer, Payment, Receipt } from '../../../../core/x402/mod.ts'

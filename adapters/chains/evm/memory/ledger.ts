@@ -1,10 +1,11 @@
 /** The money of a chain in memory: blocks, balances and used nonces. */
+import { sha256 } from '@noble/hashes/sha2'
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Fate } from '../../../../core/ports/mod.ts'
 import type { Offer, Receipt } from '../../../../core/x402/mod.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import type { Authorized } from './payload.ts'
-import { digest } from './signing.ts'
 
 /** Network, asset and recipient of a `memoryChain`; defaults to USDC on Base Sepolia. */
 export type MemoryChainOptions = {
@@ -130,4 +131,8 @@ export function fateAt(ledger: MemoryLedger, exact: Authorized, offer: Offer, bl
 
 function receiptOf(transfer: MemoryTransfer, network: string): Receipt {
   return { transaction: transfer.transaction, network, payer: transfer.from, amount: String(transfer.value) }
+}
+
+export function digest(text: string): string {
+  return bytesToHex(sha256(utf8ToBytes(text)))
 }

@@ -1,11 +1,9 @@
 /** Signatures of a chain in memory. They prove nothing to anyone who can run this code. */
-import { sha256 } from '@noble/hashes/sha2'
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
 import type { Offer, Payment } from '../../../../core/x402/mod.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import type { Exact } from '../exact/payload.ts'
 import { UPTO_PROXY } from '../upto/payload.ts'
-import type { MemoryLedger } from './ledger.ts'
+import { type MemoryLedger, digest } from './ledger.ts'
 import type { Authorized } from './payload.ts'
 
 /** Fields to sign besides the offer. Times are the authorization's, in seconds; `now` is in milliseconds. */
@@ -99,8 +97,4 @@ export const signedText = (key: string, text: string): Hex => `0x${digest(`text 
 
 function nameOf(offer: Offer, otherwise: string): string {
   return typeof offer.extra?.name === 'string' ? offer.extra.name : otherwise
-}
-
-export function digest(text: string): string {
-  return bytesToHex(sha256(utf8ToBytes(text)))
 }
