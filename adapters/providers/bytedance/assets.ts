@@ -1,6 +1,6 @@
 /**
  * Characters at BytePlus ModelArk or Volcano Engine, over their control plane: access and secret key, not the key of
- * the models. Actions, states and the envelope in the sources of decision 89; the signature in signature.ts.
+ * the models. Actions, states and the envelope in the sources of decision 75; the signature in signature.ts.
  */
 import {
   type Clock,
@@ -48,7 +48,7 @@ const POLL_EVERY_MS = 3_000
  * for it.
  */
 const MAX_POLLS = 20
-/** "valid about 120 s" (decision 89). */
+/** "valid about 120 s" (decision 75). */
 const LINK_SECONDS = 120
 const MAX_REPLY_BYTES = 1024 * 1024
 

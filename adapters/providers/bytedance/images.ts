@@ -1,7 +1,7 @@
 /**
  * Seedream by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js`
  * (path, body); cluely/unmodel `src/providers/bytedance/constraints.ts`, which cites ModelArk page 1541523 (sizes,
- * inputs); error codes in the sources of decision 89.
+ * inputs); error codes in the sources of decision 75.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

@@ -1,6 +1,6 @@
 /**
  * Seedance by ByteDance, at BytePlus ModelArk or Volcano Engine. Sources: @ai-sdk/bytedance@1.0.29 `dist/index.js`
- * (path, parts, roles, options); states, options by model and error codes in the sources of decision 89.
+ * (path, parts, roles, options); states, options by model and error codes in the sources of decision 75.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
 import { under, writeOrder } from '../lib/image_provider.ts'

@@ -1,6 +1,6 @@
 /**
  * Seedance through a reseller of the token360 kind. Source: a public client's `_build_payload` and
- * `_extract_video_url`, described in the sources of decision 89; no documentation of the vendor's was readable, so
+ * `_extract_video_url`, described in the sources of decision 75; no documentation of the vendor's was readable, so
  * replies are read in every shape that the client tries.
  */
 import type { Json, VideoJob, VideoState, VideoVendor } from '../../../core/mod.ts'
