@@ -5,7 +5,7 @@ import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import { abandonedText } from '../payment/unpaid/abandoned_calls.ts'
 import { blockOf, uncollectedJobOf } from '../payment/unpaid/unpaid_calls.ts'
-import { recovery } from './collection.ts'
+import { recovery } from './poll_payment_required.ts'
 import type { Verified } from './order.ts'
 import { later, type Refused, refuse, unfunded } from './refuse.ts'
 

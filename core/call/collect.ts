@@ -24,7 +24,7 @@ import {
   recovery,
   rejectPayment,
   runningReply,
-} from './collection.ts'
+} from './poll_payment_required.ts'
 import { hrefOn, paidReply, storedOf, unsettledReply } from './work/result_replies.ts'
 import { isSignedFor, pollProofs } from '../identity/poll_proofs.ts'
 import { isStillThere, show } from './show.ts'

@@ -11,7 +11,7 @@ import { keyIn } from '../identity/poll_urls.ts'
 import type { Call } from '../ports/mod.ts'
 import type { SignedInAs } from '../x402/sign_in.ts'
 import { collect } from './collect.ts'
-import type { RunningFields } from './collection.ts'
+import type { RunningFields } from './poll_payment_required.ts'
 import { type PollJudged, pollProofs } from '../identity/poll_proofs.ts'
 
 /** A request to a poll route; `id` is of the call. */

@@ -8,7 +8,7 @@ import type { Reply } from '../http/reply.ts'
 import { within } from '../lib/timers.ts'
 import { failIfOverdue } from '../payment/settlement/fail.ts'
 import type { Call } from '../ports/mod.ts'
-import { type Collection, type RunningFields, runningReply } from './collection.ts'
+import { type Collection, type RunningFields, runningReply } from './poll_payment_required.ts'
 import { paidReply, storedOf } from './work/result_replies.ts'
 
 /** How long a poll waits to learn whether its result is still available. */

@@ -7,6 +7,7 @@ import { json, type Reply } from '../../core/mod.ts'
 import { OPERATOR, type OperatorApi } from './mod.ts'
 import { failed, NO_STORE } from './replies.ts'
 import { consoleSessions, SESSION_MS, type SessionRecords } from './session.ts'
+import { isSameOrigin } from './same_origin.ts'
 
 export const CONSOLE = '/console'
 const SESSION = `${CONSOLE}/session`
@@ -86,16 +87,6 @@ export function consoleApi({ token, api, clock, records, attempts }: ConsoleOpti
     if (request.method !== 'GET' && !isSameOrigin(request, origin)) return foreign()
     return await api(request, { path: OPERATOR + path.slice(API.length), search })
   }
-}
-
-/**
- * Whether a page of this origin sent it. Beside the same-site cookie, because another page of the same site may be
- * somebody else's. Browsers set both headers, and pages cannot.
- */
-function isSameOrigin(request: Request, origin: string): boolean {
-  const site = request.headers.get('sec-fetch-site')
-  if (site !== null) return site === 'same-origin'
-  return request.headers.get('origin') === origin
 }
 
 /** For an address that was wrong too often about the operator's token. */

@@ -4,7 +4,7 @@ import type { AnswerStream } from '../../endpoint/mod.ts'
 import type { ErrorFormat } from '../../http/error_formats.ts'
 import type { ApiError } from '../../http/errors.ts'
 import { withReceipt } from '../../http/stream_receipt.ts'
-import type { Charge } from './answer_payment.ts'
+import type { Charge } from './payment_report.ts'
 import { asStreamError, EMPTY, lastEvent, REFUSED, TOO_SHORT } from './stream_errors.ts'
 
 /**

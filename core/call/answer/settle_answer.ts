@@ -13,7 +13,7 @@ import { tokensOf } from '../../payment/reports/spend_report.ts'
 import type { Usdc } from '../../x402/money.ts'
 import { chargesUse } from '../../x402/offer.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
-import { type AnswerPayment, type Delivered, judged } from './answer_payment.ts'
+import { type AnswerPayment, type Delivered, judged } from './payment_report.ts'
 import { answerOf } from './stored_answer.ts'
 
 /** `delivered`: what its buyer has of it. `used`: what is charged by use; undefined while that is not known. */

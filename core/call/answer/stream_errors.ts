@@ -2,7 +2,7 @@
 import type { AnswerStream } from '../../endpoint/mod.ts'
 import { errorEvent, type ErrorFormat } from '../../http/error_formats.ts'
 import { ApiError, causedBy } from '../../http/errors.ts'
-import type { Charge } from './answer_payment.ts'
+import type { Charge } from './payment_report.ts'
 
 type Ended = {
   readonly stream: AnswerStream

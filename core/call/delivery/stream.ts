@@ -9,7 +9,7 @@ import { eventStream } from '../answer/event_stream.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 import { settleAnswer } from '../answer/settle_answer.ts'
 import { answerOf, storedAnswer } from '../answer/stored_answer.ts'
-import { streamPayment } from '../answer/stream_payment.ts'
+import { streamPayment } from '../answer/settle_stream.ts'
 import { release } from '../work/run_work.ts'
 
 export async function deliverStream(engine: Engine, opened: OpenedCall<Streamed>): Promise<Reply> {

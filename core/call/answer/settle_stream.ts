@@ -14,7 +14,7 @@ import { failureText } from '../work/failure.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 import { repeatWhileValid, settleAnswer } from './settle_answer.ts'
 import type { StreamPayment } from './open_stream.ts'
-import type { AnswerPayment } from './answer_payment.ts'
+import type { AnswerPayment } from './payment_report.ts'
 import { storedAnswer } from './stored_answer.ts'
 
 type Streaming = Extract<Answer, { kind: 'stream' }>

@@ -1,4 +1,4 @@
-/** What a wallet is asked when it polls or collects its call. */
+/** The 402 of a wallet that polls or collects its call: what would pay for it, or show that it is theirs. */
 import type { Engine } from '../engine.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import { isForgotten } from '../endpoint/records.ts'
