@@ -23,6 +23,8 @@ import type { SignIns } from './x402/sign_in.ts'
 
 export type Engine = {
   readonly gateway: GatewayIdentity
+  /** The gateways of this process over the same storage, this one too, by name. */
+  readonly gateways: ReadonlyMap<string, Engine>
   /** The outside. Its storage has the verbs of `calls` in place of its own. */
   readonly ports: Ports
   readonly settings: Settings

@@ -116,6 +116,7 @@ export function customGateway(setup: CustomSetup): Gateway {
   const { maintain, takeOver } = maintenance(engine)
   const { renew } = engine.calls.active
   const drain = () => drainStreams(engine)
+  shared.engines.set(engine.gateway.name, engine)
   shared.workers.add(workerId)
 
   const handle = (request: Request, caller: Caller): Promise<Reply> => respond(serving, { request, caller }, route)

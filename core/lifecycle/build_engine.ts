@@ -54,6 +54,7 @@ export function buildEngine(setup: Setup, building: Building): Engine {
   const hashes = pollUrls(ports, setup.pollKeys)
   return {
     gateway,
+    gateways: building.shared.engines,
     ports,
     settings,
     products: productsOf(setup, { building, gateway, ports }),

@@ -81,8 +81,8 @@ export type Lending = Pick<ChildKey, 'address' | 'name' | 'models' | 'perMinute'
 
 export type Lent = { readonly kind: 'lent'; readonly child: ChildKey } | Exclude<Securing, { kind: 'secured' }>
 
-/** The address of the key, and the wallet that has asked in its place. */
-export type KeyClosing = { readonly address: string; readonly payer?: string }
+/** The address of the key, with the key itself, or the wallet that has asked in its place. */
+export type KeyClosing = { readonly address: string; readonly key?: OpenedKey; readonly payer?: string }
 
 export type KeyPayment = { readonly kind: 'payment'; readonly payment: Payment; readonly offer: Offer }
 

@@ -11,18 +11,19 @@ import { isStillThere } from '../call/show.ts'
 const LIFE_MS = 30 * 86_400_000
 
 /**
- * Settles the call of an authorization if its result is there and unpaid: the buyer collects it later as one that is
- * paid. Anything else stays as it is.
+ * Settles the call of an authorization if its result is there and unpaid, at whichever gateway of this process it was
+ * ordered: the buyer collects it later as one that is paid. Anything else stays as it is.
  */
 export async function settleFinished(
-  engine: Engine,
+  serving: Engine,
   authorization: string,
   payFor: (offer: Offer) => Payment,
 ): Promise<void> {
-  const { storage, clock } = engine.ports
-  const found = await storage.callOf(authorization, clock.now())
-  const endpoint = found?.gateway === engine.gateway.name ? engine.products.sold.get(found.endpoint) : undefined
-  if (!found || !endpoint) return
+  const found = await serving.ports.storage.callOf(authorization, serving.ports.clock.now())
+  const engine = found && serving.gateways.get(found.gateway)
+  const endpoint = engine?.products.sold.get(found?.endpoint ?? '')
+  if (!found || !engine || !endpoint) return
+  const { clock } = engine.ports
   const call = endpoint.delivery === 'upstream_job' ? await polled(engine, endpoint, found) : found
   if (call.workStatus !== 'completed' || call.paymentStatus !== 'verified') return
   if (!(await isStillThere(engine, endpoint, call))) return

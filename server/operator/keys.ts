@@ -12,6 +12,12 @@ export type KeySources = {
 
 export const KEYS_ON_PAGE = 100
 
+/** The key is blocked by its own address, or by that of its payer. */
+function blockOf(addresses: readonly string[], blocked: Rules['blocked']) {
+  const address = addresses.find((each) => each.toLowerCase() in blocked)
+  return { is_blocked: address !== undefined, blocked_address: address ?? null }
+}
+
 /** A page of keys in the order of their addresses; `next` is the address to go on after, null on the last page. */
 export async function listKeys({ keys, rules }: KeySources, { now, after }: { now: number; after: string }) {
   const at = { now, after: after.toLowerCase(), limit: KEYS_ON_PAGE }
@@ -35,7 +41,7 @@ export async function listKeys({ keys, rules }: KeySources, { now, after }: { no
       gas_spent: print(amounts.gasSpent),
       gas_paid: print(amounts.gasPaid),
       last_used_at: usedAt === undefined ? null : iso(usedAt),
-      is_blocked: [address, payer].some((wallet) => wallet.toLowerCase() in blocked),
+      ...blockOf([address, payer], blocked),
     }))
   return { keys: listed, next: isFull ? (addresses.at(-1) ?? null) : null }
 }

@@ -218,6 +218,13 @@ describe('one key on a devnet', () => {
     expect([await buy(), (await listed()).keys[0].is_blocked]).toEqual([403, true])
     expect((await operator(blocking, 'DELETE')).status).toBe(204)
     expect(await buy()).toBe(200)
+    // A block of its wallet is one too, and names the wallet.
+    const wallet = `/operator/controls/blocked/${info.user_id}`
+    expect((await operator(wallet, 'PUT')).status).toBe(200)
+    const blocked = { is_blocked: true, blocked_address: info.user_id }
+    expect([await buy(), (await listed()).keys[0]]).toMatchObject([403, blocked])
+    expect((await operator(wallet, 'DELETE')).status).toBe(204)
+    expect([await buy(), (await listed()).keys[0].blocked_address]).toEqual([200, null])
   })
 
   test('sends the rest back: deposits are charges and refund, to the unit; and the key is nowhere (contract 23.8)', async () => {

@@ -92,8 +92,9 @@ const close = free({
   hidden: true,
   output: Refund,
   async answer(request, context) {
-    return await withKey(request, context, async ({ address }, keys) => {
-      const refunding = await refunded(context, (at) => keys.close({ address }, at))
+    return await withKey(request, context, async (key, keys) => {
+      const { address } = key
+      const refunding = await refunded(context, (at) => keys.close({ address, key }, at))
       if (!refunding) throw unknownKey()
       return await refundReply(context, refunding, { keys, address })
     })

@@ -6,11 +6,10 @@ import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { KEY_HEADERS } from '../../../core/identity/presented_key.ts'
 import { keyText, privateKeyOf } from '../../../core/x402/api_key.ts'
 import type { Offer, Payment } from '../../../core/mod.ts'
-import { keyBuyer, NETWORK, voucherBuyer } from '../../adapters/chains/evm/channels/vouchers.ts'
-import { signInText } from '../../../core/x402/sign_in.ts'
+import { keyBuyer, voucherBuyer } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { streamAnswer, wholeAnswer } from '../../fakes/chat.ts'
 import { decodeHeader, door, encodePayment, FOX, GENERATIONS, slowVendor } from '../../kit.ts'
-import { CHARGE, KEY, QUOTE, SEED, selling } from './keys_kit.ts'
+import { CHARGE, closeByWallet, KEY, QUOTE, SEED, selling } from './keys_kit.ts'
 import { COMPLETIONS, HELLO, SKY, STREAM } from './stream_kit.ts'
 
 describe('a call with an API key', () => {
@@ -388,15 +387,7 @@ describe('the routes of keys', () => {
     const subject = await selling()
     expect((await subject.ask(SKY)).status).toBe(200)
     const path = `/api/v1/keys/${subject.buyer.key.address}/close`
-    const close = async (account: PrivateKeyAccount, to = path, as = to) => {
-      const first = await subject.ask({}, { path: to, headers: {} })
-      const { info } = (await first.json()).extensions['sign-in-with-x']
-      const by = { address: account.address, chainId: NETWORK }
-      const message = signInText(info, { ...by, accountName: 'Ethereum' })
-      const signed = { ...info, ...by, signature: await account.signMessage({ message }) }
-      const headers = { 'sign-in-with-x': btoa(JSON.stringify(signed)) }
-      return await subject.ask({}, { path: as, headers })
-    }
+    const close = (account: PrivateKeyAccount, to = path, as = to) => closeByWallet(subject, account, to, as)
     const stranger = privateKeyToAccount(keccak256(toHex('stranger')))
     expect((await close(stranger)).status).toBe(404)
     // Nor does the key itself stand in for the wallet, nor a signature for another path.

@@ -71,6 +71,21 @@ describe('a child key', () => {
     expect(await subject.channel()).toMatchObject({ charged: claimed + CHARGE * 2n, reserved: 20_000n - CHARGE })
   })
 
+  test('of a call whose process was killed gets its price back when the reservation ends (contract 23.14)', async () => {
+    const memory = memoryStorage()
+    const dead = await selling(async () => await new Promise<never>(() => {}), { storage: { ...memory } })
+    const { key } = await lend(dead, { cap: '0.004' })
+    void dead.ask(SKY, as(key))
+    await dead.clock.settle()
+    expect(await dead.channel()).toMatchObject({ reserved: 4_000n, available: 96_000n })
+    const next = await selling(undefined, { storage: { ...memory } })
+    await next.clock.advance(3_600_001)
+    await next.gateway.takeOver()
+    expect(await next.channel()).toMatchObject({ reserved: 4_000n, available: 96_000n })
+    for (let call = 0; call < 2; call++) expect((await next.ask(SKY, as(key))).status).toBe(200)
+    expect(await next.channel()).toMatchObject({ charged: CHARGE * 2n, reserved: 4_000n - CHARGE * 2n })
+  })
+
   test('of a failed call gets its price back (contract 23.14)', async () => {
     const subject = await selling(async () => {
       throw new Error('the vendor is down')

@@ -5,7 +5,7 @@ import { channelStates } from '../../../adapters/chains/evm/channels/records.ts'
 import { lower } from '../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Offer, Payment, Storage } from '../../../core/mod.ts'
-import { usdc } from '../../../core/x402/money.ts'
+import { print, usdc } from '../../../core/x402/money.ts'
 import { NETWORK } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { strangerHears } from '../../conformance/public_payment.ts'
 import { wholeAnswer } from '../../fakes/chat.ts'
@@ -13,7 +13,7 @@ import { CLIP, scriptedVideo } from '../../fakes/videos.ts'
 import { decodeHeader } from '../../kit.ts'
 import { unlessDead } from '../fault_injection.ts'
 import { ending } from './dying_storage.ts'
-import { CHARGE, QUOTE, selling } from './keys_kit.ts'
+import { CHARGE, closeByWallet, QUOTE, selling } from './keys_kit.ts'
 import { COMPLETIONS, SKY } from './stream_kit.ts'
 
 const VIDEOS = '/api/v1/videos/generations'
@@ -166,6 +166,60 @@ test('whatever a vendor says was used, a call is charged its quote at most; the 
   })
   await fc.assert(property, { numRuns: 25 })
   expect(charges.size).toBeGreaterThan(5)
+})
+
+/** A finished video that nobody has collected, in a record that knows less than was claimed: an older backup. */
+async function restored() {
+  await import('../../../core/call/delivery/upstream_poll.ts')
+  let claimed = 0n
+  const video = scriptedVideo({ pollUpstream: async () => ({ kind: 'done', url: CLIP }) })
+  const views = (balance: bigint, refunded: readonly bigint[]) => {
+    const back = refunded.reduce((sum, each) => sum + each, 0n)
+    return [[balance - back, claimed], [0n, 0n], [BigInt(refunded.length)]]
+  }
+  const subject = await selling(undefined, { balance: 100_000_000n, video, views })
+  expect((await subject.ask({ model: 'vendor-c/video-1', prompt: 'a fox' }, { path: VIDEOS })).status).toBe(202)
+  const { reserved = usdc(0n) } = (await subject.channel()) ?? {}
+  claimed = 30_000n
+  await subject.clock.advance(600_000)
+  const [job] = await subject.calls()
+  const poll = () => subject.ask(undefined, { path: `/api/v1/calls/${job?.id}` })
+  return { ...subject, claimed, reserved, poll }
+}
+
+test('a close as the first call after a restored backup charges the job that is done, by the key that asks (contract 23.11)', async () => {
+  const subject = await restored()
+  const { claimed, reserved } = subject
+  expect((await closeKey(subject)).status).toBe(200)
+  expect(subject.refunded).toEqual([100_000_000n - claimed - reserved])
+  expect(await subject.channel()).toMatchObject({ charged: claimed + reserved, reserved: 0n })
+  expect((await subject.poll()).status).toBe(200)
+})
+
+test('a close by the wallet then leaves that job its price, and the key collects it (contract 23.12)', async () => {
+  const subject = await restored()
+  const { claimed, reserved, buyer } = subject
+  const closed = await closeByWallet(subject, buyer.payer, `/api/v1/keys/${buyer.key.address}/close`)
+  expect([closed.status, await closed.json()]).toMatchObject([200, { reserved: print(reserved) }])
+  expect(subject.refunded).toEqual([100_000_000n - claimed - reserved])
+  expect(await subject.channel()).toMatchObject({ charged: claimed, reserved })
+  expect((await subject.poll()).status).toBe(200)
+  expect(await subject.channel()).toMatchObject({ charged: claimed + reserved, reserved: 0n })
+})
+
+test('a close charges the jobs that are done at every gateway of the process (contract 23.11)', async () => {
+  await import('../../../core/call/delivery/upstream_poll.ts')
+  const storage = memoryStorage()
+  const video = scriptedVideo({ pollUpstream: async () => ({ kind: 'done', url: CLIP }) })
+  const given = { balance: 100_000_000n, storage, video }
+  const [first, second] = [await selling(undefined, { ...given, name: 'first' }), await selling(undefined, given)]
+  expect((await first.ask({ model: 'vendor-c/video-1', prompt: 'a fox' }, { path: VIDEOS })).status).toBe(202)
+  const { reserved = usdc(0n) } = (await first.channel()) ?? {}
+  expect((await closeKey(second)).status).toBe(200)
+  expect(second.refunded).toEqual([100_000_000n - reserved])
+  expect(await first.channel()).toMatchObject({ charged: reserved, reserved: 0n })
+  const [job] = await first.calls()
+  expect((await first.ask(undefined, { path: `/api/v1/calls/${job?.id}` })).status).toBe(200)
 })
 
 test('jobs whose vendor does not answer stay reserved, and hold up no close (contract 23.11)', async () => {

@@ -1,12 +1,13 @@
 /** A gateway that sells to API keys, with a channel in memory. */
 import { expect } from 'bun:test'
 import { type Hex, keccak256, recoverMessageAddress, toHex } from 'viem'
-import { privateKeyToAccount } from 'viem/accounts'
+import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { ChainKeys, Gateway, Offer, OpenedKey, Storage } from '../../../core/mod.ts'
 import { keyText } from '../../../core/x402/api_key.ts'
+import { signInText } from '../../../core/x402/sign_in.ts'
 import type { ChannelCosts } from '../../../adapters/chains/evm/channels/costs.ts'
-import { FREE, keyBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
+import { FREE, keyBuyer, NETWORK, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { decodeHeader } from '../../kit.ts'
 import { COMPLETIONS, SKY, table } from './stream_kit.ts'
 
@@ -28,7 +29,7 @@ type Selling = {
   readonly costs?: ChannelCosts
   /** What the node says of the channel, after these refunds; nothing while it does not answer. */
   readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views | Promise<Views>
-} & Pick<NonNullable<Parameters<typeof table>[1]>, 'inlineMs' | 'vendor' | 'video' | 'controls'>
+} & Pick<NonNullable<Parameters<typeof table>[1]>, 'name' | 'inlineMs' | 'vendor' | 'video' | 'controls'>
 
 const deposited = (balance: bigint): Views => [[balance, 0n], [0n, 0n], [0n]]
 
@@ -92,4 +93,16 @@ export async function selling(
   }
   const calls = () => storage.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
   return { ...subject, storage, chain, buyer, opened, refunded, ask, channel, calls }
+}
+
+type Asking = Pick<Awaited<ReturnType<typeof selling>>, 'ask'>
+
+/** Closes a key by a wallet that signs in for the route `to`, and sends the signature to the route `as`. */
+export async function closeByWallet({ ask }: Asking, account: PrivateKeyAccount, to: string, as = to) {
+  const first = await ask({}, { path: to, headers: {} })
+  const { info } = (await first.json()).extensions['sign-in-with-x']
+  const by = { address: account.address, chainId: NETWORK }
+  const message = signInText(info, { ...by, accountName: 'Ethereum' })
+  const signed = { ...info, ...by, signature: await account.signMessage({ message }) }
+  return await ask({}, { path: as, headers: { 'sign-in-with-x': btoa(JSON.stringify(signed)) } })
 }

@@ -131,24 +131,39 @@ export function withCeiling(
 export const gasPaidWith = ({ gasPaid = '0' }: Pick<ChannelState, 'gasPaid'>, cost: bigint): string =>
   String(BigInt(gasPaid) + cost)
 
-/** Sum of the reservations that have not ended. */
-export function reservedIn({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): bigint {
-  return Object.values(reserved).reduce((sum, { amount, until }) => (until > now ? sum + BigInt(amount) : sum), 0n)
+type Reservations = NonNullable<ChannelState['reserved']>
+
+/** Name of the reservation that one was taken from: `child/ADDRESS` of `child/ADDRESS/CALL`. Undefined for others. */
+export const takenFrom = (name: string): string | undefined => /^(child\/[^/]+)\/./.exec(name)?.[1]
+
+/** The reservations that have not ended. One that has goes back to the reservation that it was taken from. */
+export function openReservations({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): Reservations {
+  const open = Object.fromEntries(Object.entries(reserved).filter(([, { until }]) => until > now))
+  for (const [name, { amount, until }] of Object.entries(reserved)) {
+    if (until > now) continue
+    const source = takenFrom(name) ?? ''
+    const own = open[source]
+    if (own) open[source] = { ...own, amount: String(BigInt(own.amount) + BigInt(amount)) }
+  }
+  return open
 }
 
+const sumOf = (all: readonly CallReservation[]): bigint => all.reduce((sum, { amount }) => sum + BigInt(amount), 0n)
+
+/** Sum of the reservations that have not ended. */
+export const reservedIn = (state: Pick<ChannelState, 'reserved'>, now: number): bigint =>
+  sumOf(Object.values(openReservations(state, now)))
+
 /** The same of those that every voucher has to cover. */
-export function signedIn({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): bigint {
-  const signed = Object.entries(reserved).filter(([, { isSigned }]) => isSigned)
-  return reservedIn({ reserved: Object.fromEntries(signed) }, now)
-}
+export const signedIn = (state: Pick<ChannelState, 'reserved'>, now: number): bigint =>
+  sumOf(Object.values(openReservations(state, now)).filter(({ isSigned }) => isSigned))
 
 /** The channel with a reservation, and without those that have ended. */
 export function withReservation(
   state: ChannelState,
   { name, reservation, now }: { readonly name: string; readonly reservation: CallReservation; readonly now: number },
 ): ChannelState {
-  const open = Object.entries(state.reserved ?? {}).filter(([, { until }]) => until > now)
-  return { ...state, reserved: { ...Object.fromEntries(open), [name]: reservation } }
+  return { ...state, reserved: { ...openReservations(state, now), [name]: reservation } }
 }
 
 /** The channel without one reservation. */

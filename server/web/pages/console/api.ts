@@ -105,6 +105,8 @@ export type KeyRow = {
   readonly gas_paid: string
   readonly last_used_at: string | null
   readonly is_blocked: boolean
+  /** The key, or its payer. */
+  readonly blocked_address: string | null
 }
 export type KeyPage = { readonly keys: readonly KeyRow[]; readonly next: string | null }
 export type Sections = {

@@ -12,12 +12,7 @@ export function KeyList() {
   const path = after === '' ? 'keys' : `keys?after=${encodeURIComponent(after)}`
   const read = useRead(path, 10_000, () => readApi<KeyPage>(path))
   const { keys = [], next = null } = read.value ?? {}
-  const block = ({ address, is_blocked: isBlocked }: KeyRow) =>
-    setChange({
-      text: isBlocked ? `Unblock the key ${address}.` : `Block the key ${address}: it buys nothing more.`,
-      path: `blocked/${address}`,
-      ...(!isBlocked && { body: {} }),
-    })
+  const block = (key: KeyRow) => setChange(blockChange(key))
   return (
     <>
       <h1>Keys</h1>
@@ -50,6 +45,15 @@ export function KeyList() {
       )}
     </>
   )
+}
+
+/** A block of the payer blocks all its keys, and goes with it. */
+function blockChange({ address, payer, blocked_address: blocked }: KeyRow): Change {
+  if (blocked === null)
+    return { text: `Block the key ${address}: it buys nothing more.`, path: `blocked/${address}`, body: {} }
+  const text =
+    blocked === payer ? `Unblock the wallet ${payer}, which pays for this key.` : `Unblock the key ${address}.`
+  return { text, path: `blocked/${blocked}` }
 }
 
 const HEADS = ['Key', 'Balance', 'Left', 'Charged', 'Unclaimed', 'Gas', 'Last use', 'Blocked'] as const

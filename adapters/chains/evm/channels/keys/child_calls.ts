@@ -2,7 +2,7 @@
  * Calls of child keys (decision 154). A child is a signed reservation of its cap in the channel of its parent, named
  * `child/ADDRESS`; its calls, `child/ADDRESS/CALL`, take their prices from it and give back what they were not charged.
  */
-import { type ChannelState, withoutReservation, withReservation } from '../state.ts'
+import { type ChannelState, openReservations, takenFrom, withoutReservation, withReservation } from '../state.ts'
 
 const PREFIX = 'child/'
 /** Each is in the record of its channel. */
@@ -14,19 +14,16 @@ export const childName = (address: string): string => `${PREFIX}${address}`
 export const addressOf = (child: string): string => child.slice(PREFIX.length)
 
 /** Name of the child that pays for a call; undefined for every other call. */
-export function childOf(name: string): string | undefined {
-  const [kind, address, call] = name.split('/')
-  return `${kind}/` === PREFIX && address !== undefined && call !== undefined ? childName(address) : undefined
-}
+export const childOf = takenFrom
 
 /** The children of a channel that have not ended, by name. */
 export const childrenIn = ({ reserved = {} }: Pick<ChannelState, 'reserved'>, now: number): readonly string[] =>
   Object.keys(reserved).filter((name) => isChild(name) && (reserved[name]?.until ?? 0) > now)
 
 /** Largest charge of a next call of this child; undefined once it has ended. */
-export function childLeft({ reserved = {} }: Pick<ChannelState, 'reserved'>, child: string, now: number) {
-  const own = reserved[child]
-  return own && own.until > now ? BigInt(own.amount) : undefined
+export function childLeft(state: Pick<ChannelState, 'reserved'>, child: string, now: number): bigint | undefined {
+  const own = openReservations(state, now)[child]
+  return own && BigInt(own.amount)
 }
 
 /** Sum of the quotes of this child's open calls. */
