@@ -68,7 +68,7 @@ test('paid market data and RPC quote before they check, and nothing else does (c
 
 test('409 is the status of an identifier, and of endpoints that name it (contract 1.25)', () => {
   const conflicts = apiErrorCodes.filter((code) => rowOf(code).status === 409)
-  expect(conflicts).toEqual(['AUTHORIZATION_USED', 'PAYMENT_IDENTIFIER_CONFLICT'])
+  expect(conflicts.toSorted()).toEqual(['AUTHORIZATION_USED', 'CALL_IN_PROGRESS', 'PAYMENT_IDENTIFIER_CONFLICT'])
   const named = endpoints.flatMap((endpoint) =>
     'errors' in endpoint && (endpoint.errors ?? []).some((code) => rowOf(code).status === 409) ? [endpoint.path] : [],
   )
