@@ -186,4 +186,5 @@ export const isStuck = ({ workStatus, paymentStatus }: Pick<LedgerRow, 'workStat
   paymentStatus === 'unresolved'
 
 export const walletOf = ({ buyer }: Task): string => buyer.address.toLowerCase()
-const printed = ({ answers, poll }: Task): string => `${JSON.stringify([...answers])}${poll ? `, polling ${poll}` : ''}`
+const printed = ({ answers, poll, refusal }: Task): string =>
+  [JSON.stringify([...answers]), ...(poll ? [`polling ${poll}`] : []), ...(refusal ? [refusal] : [])].join(', ')

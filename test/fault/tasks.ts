@@ -60,6 +60,8 @@ export type Task = {
   /** Bytes of an answer that broke off. */
   partBytes: number
   readonly answers: Map<string, number>
+  /** Why the last payment was refused. */
+  refusal: string | undefined
   readonly oddities: string[]
 }
 
@@ -89,6 +91,7 @@ export function newTask({ ware, buyer, ms, about }: Wish): Task {
     end: undefined,
     partBytes: 0,
     answers: new Map(),
+    refusal: undefined,
     oddities: [],
   }
 }
@@ -167,8 +170,8 @@ async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
   }
   const isGone = poll !== undefined && (heard.status === 404 || heard.status === 410)
   if (isGone) task.poll = undefined
-  // A picture that came to nothing is 500, and costs nothing; an unexpected error is 500 INTERNAL.
-  const isUnmade = heard.status === 500 && isJob(task) && typeof body.job_id === 'string'
+  // A job that came to nothing is 500 and says that it costs nothing; an unexpected error is 500 INTERNAL.
+  const isUnmade = heard.status === 500 && isJob(task) && String(body.details).endsWith('Nothing was charged.')
   const isWeather = heard.status > 500 || heard.status === 429 || isGone || isUnmade
   if (!isWeather) task.oddities.push(`${heard.status} ${heard.text.slice(0, 300)}`)
   await rest()
@@ -185,6 +188,7 @@ async function refused(task: Task, { heard, body, walk, rest }: Refusal): Promis
   const { signed, poll, buyer, ware } = task
   const { scheme } = saleOf(ware)
   const payment = paymentOf(task)
+  if (payment) task.refusal = [body.error, body.details].flat().join(', ')
   const isElsewhere = typeof body.poll_url === 'string' && body.poll_url !== poll
   if (payment && isElsewhere) {
     task.poll = body.poll_url

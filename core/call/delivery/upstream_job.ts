@@ -43,7 +43,7 @@ async function handOver(engine: Engine, opened: OpenedCall<UpstreamJob>): Promis
   } catch (error) {
     const apiError = apiErrorOf(endpoint, error, engine.settings.timeouts.submitMs)
     if (!(error instanceof ApiError))
-      log.warn('a vendor did not accept a job', {
+      log.warn('a job was not started', {
         call: call.id,
         endpoint: endpoint.name,
         error: (error as Error).message,
@@ -97,7 +97,7 @@ function apiErrorOf({ failure }: Paid, error: unknown, submitMs: number): ApiErr
   }
   return new ApiError('WORK_FAILED', {
     error: failure,
-    details: 'The model did not take the job. Nothing was charged.',
+    details: 'The job could not be started. Nothing was charged.',
   })
 }
 
