@@ -73,6 +73,6 @@ export function openerOf(world: World, id: string): Signed {
 }
 
 export function alive(world: World): Process | undefined {
-  const running = world.processes.filter(({ isAlive, isFrozen }) => isAlive && !isFrozen)
+  const running = world.processes.filter(({ isAlive, isFrozen, isLeaving }) => isAlive && !isFrozen && !isLeaving)
   return running.length === 0 ? undefined : world.chance.pick(running)
 }

@@ -231,12 +231,12 @@ function pass(world: World, { jumps }: Habits): void {
   world.pass(next !== undefined && next > now && chance.isLucky(0.3) ? next - now : jump)
 }
 
-function crash(world: World): void {
+export function crash(world: World): void {
   const process = alive(world)
   if (process && world.processes.length < world.setup.gateways.length) world.crash(process)
 }
 
-function start(world: World): void {
+export function start(world: World): void {
   const running = world.processes.filter(({ isAlive }) => isAlive).length
   if (running < (world.isSingle ? 1 : 2) && world.processes.length < world.setup.gateways.length) world.boot()
 }

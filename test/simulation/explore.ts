@@ -9,6 +9,8 @@ import { type Habits, habitsOf, harshHabitsOf, PRICE, step, stormyHabitsOf } fro
 import { isLive } from './products.ts'
 import type { Setup } from './setup.ts'
 import type { Process } from './scheduler.ts'
+import { retireOlder, upgradingHabitsOf } from './upgrades/events.ts'
+import { judgeSums } from './upgrades/sums.ts'
 import { createWorld, type Signed, type World } from './world.ts'
 
 export type Run = {
@@ -33,12 +35,14 @@ export function explore(setup: Setup, seed: number, { isTraced = false }: { isTr
   for (world.step = 1; world.step <= last && !ledgerRows.violation; world.step++) step(world, habits)
   if (!ledgerRows.violation) quiet(world)
   if (!ledgerRows.violation) ledgerRows.close()
+  if (!ledgerRows.violation && world.fleet) judgeSums(world)
   setup.world = undefined
   return { seed, steps: world.step, violation: ledgerRows.violation, lines: world.lines }
 }
 
 function habitsIn(world: World): Habits {
   const { isHarsh, isStormy } = world.setup.rule
+  if (world.fleet) return upgradingHabitsOf(world)
   if (isStormy) return stormyHabitsOf(world)
   return isHarsh ? harshHabitsOf(world) : habitsOf(world)
 }
@@ -68,6 +72,7 @@ function quiet(world: World): void {
   for (const each of world.processes) Object.assign(each, { isFrozen: false, skewMs: 0 })
   cash.outage(false)
   cash.lag(0)
+  retireOlder(world)
   for (const signed of world.mempool.splice(0)) if (chance.isLucky(0.5)) world.land('gateway', signed)
   const process = alive(world) ?? world.boot()
   finish(world)

@@ -27,6 +27,8 @@ export const LAWS = {
   withinLimits: 'a wallet spends in a day what the operator allows, open calls included',
   closed: 'no order is taken from a wallet that is blocked, or while the gateway is under maintenance',
   newWallets: 'what wallets that never paid have open or unpaid together is within the limit',
+  sums: 'what wallets have spent, and the calls and buyers of each day, are those of the ledger, whoever wrote it',
+  olderStops: 'a process writes nothing more once the database takes a newer version',
 } as const
 export type LawName = keyof typeof LAWS
 

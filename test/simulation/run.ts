@@ -10,7 +10,9 @@
  * - `--channels`: `batch-settlement`: channels with deposits, withdrawals, claims and backups; with `--thief` somebody
  *   who tries to read, take and drain; with `--load` hundreds of them;
  * - `--relayers`: replicas that share relayer keys, nonces and gas;
- * - `--archive`: months, with two processes that archive and prune.
+ * - `--archive`: months, with two processes that archive and prune;
+ * - `--upgrades`: processes of the last release, this version and the next one, which start, migrate, die and are
+ *   rolled back on one database: SQLite, or Postgres with `--storage postgres`.
  * `--replay SEED` tells one run; `--without "rule"` does either with that rule switched off; `--rules` lists them;
  * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
@@ -29,6 +31,8 @@ import { AS_BUILT, BY_USE, IN_BAD_WEATHER, IN_STORMS, type Rule, WITHIN_LIMITS }
 import { play } from './relayers/play.ts'
 import { LAWS as RELAYER_LAWS, type RelayerRule } from './relayers/relay.ts'
 import { openStore, type Store, STORES, type StoreName } from './stores.ts'
+import { openFleets } from './upgrades/fleet.ts'
+import { onFleets, UPGRADES, upgradeFlags } from './upgrades/rules.ts'
 
 const { values } = parseArgs({
   options: {
@@ -39,6 +43,7 @@ const { values } = parseArgs({
     replay: { type: 'string' },
     without: { type: 'string' },
     rules: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
     plain: { type: 'boolean', default: false },
     harsh: { type: 'boolean', default: false },
     channels: { type: 'boolean', default: false },
@@ -49,6 +54,7 @@ const { values } = parseArgs({
     limits: { type: 'boolean', default: false },
     relayers: { type: 'boolean', default: false },
     archive: { type: 'boolean', default: false },
+    upgrades: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
@@ -64,11 +70,12 @@ const THEME_FLAGS = [
   'load',
   'relayers',
   'archive',
+  'upgrades',
 ] as const
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
-  [['--plain'], 0.4275],
+  [['--plain'], 0.425],
   [['--limits'], 0.05],
   [['--harsh'], 0.18],
   [['--storm'], 0.02],
@@ -78,6 +85,7 @@ const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = 
   [['--channels', '--load'], 0.00125],
   [['--relayers'], 0.02],
   [['--archive'], 0.0025],
+  [['--upgrades'], 0.0025],
 ]
 
 function ruleNamed(name: string | undefined): Rule {
@@ -128,9 +136,8 @@ function tell(run: AnyRun & Pick<Run, 'lines'>): boolean {
 
 async function explore(name: string, made: (plan: Plan) => Promise<Campaign<AnyRun>>): Promise<boolean> {
   const [seed, runs, skip] = [values.seed, values.runs, values.skip].map(Number) as [number, number, number]
-  console.log(
-    `${runs} runs, seed ${seed}, ${values.without === undefined ? name : `without: ${name}`}, on ${values.storage}`,
-  )
+  const storage = values.upgrades && values.storage === 'memory' ? 'sqlite' : values.storage
+  console.log(`${runs} runs, seed ${seed}, ${values.without === undefined ? name : `without: ${name}`}, on ${storage}`)
   const { found, steps, ms } = await made({ seed, runs, skip })
   console.log(`${steps} steps, ${Math.round((runs / ms) * 1000)} runs/s, ${found.length} violations`)
   for (const run of found.slice(0, 10)) console.log(`  ${describe(run)}`)
@@ -197,18 +204,52 @@ async function playArchive(): Promise<boolean> {
   })
 }
 
+async function playUpgrades(): Promise<boolean> {
+  const flag = upgradeFlags.find(({ name }) => name === values.without)
+  if (values.without !== undefined && !flag)
+    throw new RangeError(`no rule is called ${JSON.stringify(values.without)}; --upgrades --rules lists them`)
+  const fleets = await openFleets(values.storage === 'postgres' ? 'postgres' : 'sqlite')
+  try {
+    const rule = onFleets(fleets, flag ?? UPGRADES)
+    return values.replay === undefined
+      ? await explore(rule.name, (plan) => campaign(rule, plan))
+      : tell(await replay(rule, Number(values.replay)))
+  } finally {
+    await fleets.close()
+  }
+}
+
+function rulesOf(): readonly { readonly name: string }[] {
+  if (values.upgrades) return upgradeFlags
+  return values.channels ? channelFlags : featureFlags
+}
+
+/** The comment that this file begins with. */
+async function help(): Promise<boolean> {
+  const [, text = ''] = /^\/\*\*\n([\s\S]*?)\n \*\//.exec(await Bun.file(import.meta.path).text()) ?? []
+  console.log(text.replaceAll(/^ \* ?/gm, ''))
+  return true
+}
+
 async function main(): Promise<boolean> {
+  if (values.help) return await help()
   const workers = Number(values.workers)
   const isSingle = values.replay !== undefined || values.rules
   const isWhole =
     values.without === undefined && values.storage === 'memory' && !THEME_FLAGS.some((name) => values[name])
   if (!isSingle && isWhole) return await allThemes(workers)
   if (!isSingle && workers > 1) return await shared({ workers, runs: Number(values.runs), flags: [] })
-  if (values.rules) console.log((values.channels ? channelFlags : featureFlags).map((rule) => rule.name).join('\n'))
+  if (values.rules)
+    console.log(
+      rulesOf()
+        .map((rule) => rule.name)
+        .join('\n'),
+    )
   if (values.rules) return true
   if (values.channels) return await playChannels()
   if (values.relayers) return await playRelayers()
   if (values.archive) return await playArchive()
+  if (values.upgrades) return await playUpgrades()
   const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
   const store = await openStore(name)
   try {

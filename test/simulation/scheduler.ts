@@ -4,7 +4,7 @@
  */
 import { drainMicrotasks } from 'bun:jsc'
 import type { Reply } from '../../core/http/reply.ts'
-import type { Gateway } from '../../core/mod.ts'
+import type { Gateway, Storage } from '../../core/mod.ts'
 import type { Chance } from './chance.ts'
 
 export const START = Date.UTC(2026, 10, 20)
@@ -12,13 +12,16 @@ export const START = Date.UTC(2026, 10, 20)
 /** How the process of a gateway calls itself in its calls. */
 export const ownerOf = (index: number): string => `p${index}`
 
-/** `skewMs`: how far its clock is ahead. */
+/** `skewMs`: how far its clock is ahead. `storage`: as its version sees it, where that is not the one of all. */
 export type Process = {
   readonly index: number
   readonly gateway: Gateway
+  readonly storage?: Storage
   isAlive: boolean
   isMaintaining: boolean
   isFrozen: boolean
+  /** It takes nothing new, and ends when what goes on has ended. */
+  isLeaving?: boolean
   skewMs: number
 }
 
@@ -90,6 +93,8 @@ export type Scheduler<Signed> = {
    */
   crash(process: Process, options: { readonly isSingle: boolean }): void
   hangUp(actor: Actor<Signed>): void
+  /** Whether something goes on in a process, or waits. */
+  isBusy(process: Process): boolean
 }
 
 export type SchedulerOptions<Signed> = {
@@ -249,6 +254,11 @@ export function createScheduler<Signed>(
         if ((item.isStorage && isSingle) || dice.isLucky(0.5)) performUnheard(item)
         else items.push(item)
       }
+    },
+
+    isBusy(process) {
+      waits = waits.filter((wait) => !isOver(wait))
+      return [...items, ...waits].some(({ actor }) => actor.process === process)
     },
 
     hangUp(actor) {

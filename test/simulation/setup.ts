@@ -26,6 +26,7 @@ import type { LawName } from './ledger.ts'
 import { LIMITS, limited, type RunLimits } from './limits.ts'
 import { POLL_SECRET, type Product, productsOf } from './products.ts'
 import { ownerOf, type Process, START } from './scheduler.ts'
+import type { Fleet } from './upgrades/fleet.ts'
 import type { World } from './world.ts'
 
 /**
@@ -43,6 +44,8 @@ export const ALL_ENDPOINTS = [...ENDPOINTS, ...chat]
 export type Rule = {
   readonly name: string
   readonly storage?: () => Storage
+  /** Processes of several versions on one database. */
+  readonly fleet?: () => Fleet
   readonly chain?: (chain: Chain, facts: ChainFacts) => Chain
   readonly timeouts?: Partial<Timeouts>
   /**
@@ -180,7 +183,7 @@ function portsOf(index: number, world: () => World): Ports {
   }
   const storage = scheduledStorage((label, run) => {
     const here = world()
-    return here.ask(process(), { label, isStorage: true, run: () => run(here.storage) })
+    return here.ask(process(), { label, isStorage: true, run: () => run(process().storage ?? here.storage) })
   }, hooks)
 
   const chain: Chain = {

@@ -6,6 +6,7 @@ import type { Run } from './explore.ts'
 import { ruledStorage } from './ruled_storage.ts'
 import { featureFlags } from './rules.ts'
 import { AS_BUILT, BY_USE, IN_BAD_WEATHER, IN_STORMS, type Rule, WITHIN_LIMITS } from './setup.ts'
+import { upgradeFlags } from './upgrades/rules.ts'
 
 const SEED = 7
 /** With those of the ruled storage 1,500; `bun run test:full` adds 60,000 (test/run.ts). */
@@ -89,6 +90,7 @@ test('a storage that throws is found: by its alert, or by the calls that it leav
 })
 
 test('every law is broken by some rule that is off', () => {
-  const broken = new Set<LawName>(['noSurprise', ...featureFlags.flatMap(({ breaks }) => breaks)])
+  const flags = [...featureFlags, ...upgradeFlags]
+  const broken = new Set<LawName>(['noSurprise', ...flags.flatMap(({ breaks }) => breaks)])
   expect(Object.keys(LAWS).filter((law) => !broken.has(law as LawName))).toEqual([])
 })

@@ -1,19 +1,13 @@
-/**
- * The other end of `stores.ts`: a real storage, which is asked one thing at a time by somebody who stands still
- * meanwhile.
- */
-import { type MessagePort, workerData } from 'node:worker_threads'
+/** The other end of `stores.ts`: a real storage. */
 import { Client } from 'pg'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import type { Storage } from '../../core/ports/mod.ts'
+import { locationOf, serve } from './standing.ts'
 
 export type Location =
   | { readonly kind: 'sqlite'; readonly path: string }
   | { readonly kind: 'postgres'; readonly url: string }
-export type WorkerData = { readonly location: Location; readonly port: MessagePort; readonly bell: Int32Array }
-export type StoreRequest = { readonly verb: string; readonly given: readonly unknown[] }
-export type Answered = { readonly value: unknown } | { readonly error: string }
 
 /** A storage that is as empty as a new one after each `renewed`. */
 type Real = { renewed(): Promise<Storage>; close(): Promise<void> }
@@ -52,11 +46,11 @@ function postgres(url: string): Real {
   }
 }
 
-const { location, port, bell } = workerData as WorkerData
+const location = locationOf<Location>()
 const real = location.kind === 'sqlite' ? sqlite(location.path) : postgres(location.url)
 let storage: Storage | undefined
 
-async function perform({ verb, given }: StoreRequest): Promise<unknown> {
+serve(async ({ verb, given }) => {
   if (verb === 'close') return await real.close()
   if (verb === 'renewed') {
     storage = await real.renewed()
@@ -65,16 +59,4 @@ async function perform({ verb, given }: StoreRequest): Promise<unknown> {
   const ask = storage?.[verb as keyof Storage] as ((...given: readonly unknown[]) => Promise<unknown>) | undefined
   if (!ask) throw new Error(`there is no ${verb}`)
   return await ask(...given)
-}
-
-port.on('message', (request: StoreRequest) => {
-  const answer = (answered: Answered) => {
-    port.postMessage(answered)
-    Atomics.store(bell, 0, 1)
-    Atomics.notify(bell, 0)
-  }
-  perform(request).then(
-    (value) => answer({ value }),
-    (error: Error) => answer({ error: error.message }),
-  )
 })

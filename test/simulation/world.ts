@@ -12,6 +12,7 @@ import { chance } from './chance.ts'
 import type { Product } from './products.ts'
 import { type Actor as AnyActor, createScheduler, ownerOf, type Process, type Scheduler } from './scheduler.ts'
 import { type ChainFacts, cashOf, type Setup } from './setup.ts'
+import type { Fleet } from './upgrades/fleet.ts'
 
 export type Buyer = { readonly name: string; readonly wallet: string }
 
@@ -41,6 +42,7 @@ export type World = Omit<Scheduler<Signed>, 'crash'> & Parts
 type Parts = {
   readonly setup: Setup
   readonly storage: Storage
+  readonly fleet: Fleet | undefined
   readonly cash: MemoryChain
   /** The cash chain under the weather of this run, as processes see it. */
   readonly chain: Chain
@@ -52,7 +54,7 @@ type Parts = {
   /** One process at a time, which takes over from the one before; else two may run on one storage. */
   readonly isSingle: boolean
   /** The storage loses a question or an answer now and then. */
-  readonly isFlaky: boolean
+  isFlaky: boolean
   isDown: boolean
   /** Share of questions to the node that are answered 429. */
   limited: number
@@ -61,7 +63,8 @@ type Parts = {
   /** What a chat answer costs, in base units. */
   charge(): bigint
   crash(process: Process): void
-  boot(): Process
+  /** `isStarted`: by its fleet; otherwise the newest version starts. */
+  boot(isStarted?: boolean): Process
   /** Time passes; processes that are well have said so in the meantime. */
   pass(ms: number): void
   /** `amount`: another price than that of the product, in base units. */
@@ -144,6 +147,16 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
     if (transfer) world.ledgerRows.landed(by, signed, transfer)
   }
 
+  function storageIn(ships: Fleet, index: number, isStarted: boolean): Storage {
+    const start = { by: index, version: ships.newest, crashAt: undefined }
+    const { kind } = isStarted ? { kind: 'started' } : ships.start(start)
+    if (kind !== 'started') throw new Error(`the ${start.version} version is ${kind}`)
+    return ships.storageOf(index, (verb) => {
+      if (ships.isPast(index))
+        world.ledgerRows.violate('olderStops', `${ownerOf(index)} has done ${verb} in a database that it cannot read`)
+    })
+  }
+
   function drawOutcome(): 'normal' | 'refused' | 'landed' | 'late' | 'dropped' {
     const { refused, landed, late, dropped } = climate
     const drawn = dice.next() * Math.max(1, 0.2 + refused + landed + late + dropped)
@@ -154,16 +167,18 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
   }
 
   const crash = scheduler.crash
+  const fleet = setup.rule.fleet?.()
   const parts: Parts = {
     setup,
-    storage: setup.rule.storage ? setup.rule.storage() : memoryStorage(),
+    storage: fleet?.storage ?? (setup.rule.storage ? setup.rule.storage() : memoryStorage()),
+    fleet,
     cash,
     chain: weathered,
     ledgerRows: undefined as unknown as Ledger,
     buyers: ['alice', 'bob'].map((name) => ({ name, wallet: walletOf(name, cash) })),
     signed: [],
     mempool: [],
-    isSingle: dice.isLucky(0.3),
+    isSingle: dice.isLucky(0.3) || fleet?.isSingle === true,
     isFlaky: scheduler.lost > 0 || setup.rule.isHarsh === true || setup.rule.isStormy === true,
     isDown: false,
     limited: 0,
@@ -174,11 +189,13 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
 
     crash: (process) => crash(process, { isSingle: world.isSingle }),
 
-    boot() {
+    boot(isStarted = false) {
       const index = world.processes.length
       const gateway = setup.gateways[index]
       if (!gateway) throw new Error('too many processes')
-      const process: Process = { index, gateway, isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
+      const storage = fleet && storageIn(fleet, index, isStarted)
+      const state = { isAlive: true, isMaintaining: false, isFrozen: false, skewMs: 0 }
+      const process: Process = { index, gateway, ...state, ...(storage && { storage }) }
       world.processes.push(process)
       world.say(() => `${ownerOf(index)} starts`)
       if (!world.isSingle || index === 0) return process
@@ -197,15 +214,16 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       cash.advance(world.now)
       world.say(() => `${ms / 1000} s pass`)
       if (world.isStorageAway) return
-      for (const { index, skewMs } of world.processes.filter(
+      for (const { index, skewMs, storage = world.storage } of world.processes.filter(
         ({ isAlive, isFrozen }) => isAlive && !isFrozen && !dice.isLucky(0.25),
       )) {
+        if (fleet?.isPast(index)) continue
         const workerId = ownerOf(index)
-        const calls = (peek(world.storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter(
+        const calls = (peek(storage.lostCalls(Number.MAX_SAFE_INTEGER, 1_000)) as readonly Call[]).filter(
           (call) => call.workerId === workerId,
         )
         peek(
-          world.storage.renew(
+          storage.renew(
             workerId,
             calls.map(({ id }) => id),
             world.now + skewMs + setup.timeouts.workLeaseMs,

@@ -58,7 +58,7 @@ export type SqliteStorage = Storage & {
  * databases are not files.
  */
 export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptions = {}): SqliteStorage {
-  const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where)
+  const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where, options)
   const run = runner(database)
   const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
   const buyers = rememberedBuyers(database)
@@ -177,8 +177,8 @@ function prepared(path: string, { schema, isChecked }: Preparing): SqliteDriver 
   }
 }
 
-function migrated(database: SqliteDriver): SqliteDriver {
-  migrate(database)
+function migrated(database: SqliteDriver, { schema = migrations }: SqliteOptions): SqliteDriver {
+  migrate(database, schema)
   return database
 }
 

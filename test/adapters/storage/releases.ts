@@ -1,17 +1,20 @@
 /**
- * Upgrades from every release. The folder `releases` has a file for each: the rows of a ledger that it wrote, and what
- * it answered. A release adds its file with `bun test/adapters/storage/releases.ts VERSION`, and its line to RELEASES;
- * neither changes afterwards.
+ * Upgrades from every release. The folder `releases` has two files for each: the rows of a ledger that it wrote, with
+ * what it answered; and its SQL storages, built from its sources. A release adds them with
+ * `bun test/adapters/storage/releases.ts VERSION`, and its line to RELEASES; none changes afterwards.
  */
 import { Database } from 'bun:sqlite'
 import { expect } from 'bun:test'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { runInThisContext } from 'node:vm'
 import type { Migration } from '../../../adapters/storage/migration.ts'
 import { nameOf } from '../../../adapters/storage/sql/statement.ts'
 import { type Column, tables } from '../../../adapters/storage/sql/schema.ts'
+import type { postgresStorage } from '../../../adapters/storage/postgres/mod.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
 import { usdc } from '../../../core/x402/money.ts'
@@ -44,6 +47,24 @@ export async function recordingOf({ version }: Release): Promise<Recording> {
 }
 
 const fileOf = (version: string) => join(import.meta.dirname, 'releases', `${version.replaceAll('.', '_')}.json`)
+
+/** The storages of a release, as it was. Options that it did not have are ignored. */
+export type ReleasedStorages = {
+  readonly sqliteStorage: typeof sqliteStorage
+  readonly postgresStorage: typeof postgresStorage
+}
+
+type Build = (exports: object, require: NodeJS.Require, module: { exports: object }) => void
+
+export async function storagesOf({ version }: Pick<Release, 'version'>): Promise<ReleasedStorages> {
+  const code = Bun.gunzipSync(await Bun.file(buildOf(version)).bytes())
+  const module = { exports: {} }
+  const build = runInThisContext(new TextDecoder().decode(code)) as Build
+  build(module.exports, createRequire(import.meta.url), module)
+  return module.exports as ReleasedStorages
+}
+
+const buildOf = (version: string) => fileOf(version).replace('.json', '.gz')
 
 /** Statements that write the rows of a recording, for a database that has the schema of its release. */
 export function insertsOf(
@@ -155,4 +176,24 @@ async function record(version: string): Promise<void> {
   await Bun.write(fileOf(version), `${JSON.stringify({ rows, answers }, null, 2)}\n`)
 }
 
-if (import.meta.main) await record(process.argv[2] ?? '')
+/** Writes the storages of a release: everything but `pg` is in the file. */
+async function build(version: string): Promise<void> {
+  const entry = join(import.meta.dirname, 'releases', 'mod.ts')
+  const { outputs } = await Bun.build({
+    entrypoints: [entry],
+    target: 'bun',
+    format: 'cjs',
+    minify: true,
+    external: ['pg'],
+    // The path of the machine that builds it.
+    define: { 'import.meta.url': JSON.stringify('file:///') },
+  })
+  const [made] = outputs
+  if (made) await Bun.write(buildOf(version), Bun.gzipSync(await made.arrayBuffer(), { level: 9 }))
+}
+
+if (import.meta.main) {
+  const [, , version = ''] = process.argv
+  await record(version)
+  await build(version)
+}
