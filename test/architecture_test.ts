@@ -159,7 +159,7 @@ const STATEMENTS = [
 ]
 /** Facts of a family of chains: data that every room may show. */
 const isFacts = (path: string): boolean =>
-  /^adapters\/chains\/(families|networks|\w+\/(family|networks))\.ts$/.test(path)
+  /^adapters\/chains\/(families|networks|\w+\/(charge|family|networks))\.ts$/.test(path)
 
 test('a payment method knows no other one, but for the shared files of chains and the facilitator client', () => {
   const chains = inRoom('adapters').filter(({ path }) => path.startsWith('adapters/chains/'))

@@ -23,7 +23,7 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   lib: [],
   x402: ['lib'],
   mpp: ['lib', 'x402'],
-  ports: ['lib', 'x402'],
+  ports: ['lib', 'x402', 'mpp'],
   http: ['lib', 'x402', 'mpp', 'ports'],
   endpoint: ['lib', 'x402', 'mpp', 'ports', 'http'],
   payment: UP_TO_ENDPOINT,

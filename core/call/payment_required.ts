@@ -8,7 +8,6 @@ import { chargingOf } from '../endpoint/charging.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Reply } from '../http/reply.ts'
-import { isChargeable } from '../mpp/challenge.ts'
 import type { Problem } from '../mpp/problem.ts'
 import { silent } from '../ports/meter.ts'
 import { usdc } from '../x402/money.ts'
@@ -49,7 +48,8 @@ function quote(engine: Engine, asking: Asking, wanted: Price): Reply {
   const offers = engine.offers.at(price)
   const isPage = isBrowser(request.headers)
   const { charge, hasX402 } = chargingFor(engine, requestContext, offers)
-  const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${charge?.header} ${charge?.realm} ${origin}${path}`
+  const methods = charge?.methods.map(({ name }) => name)
+  const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${methods} ${charge?.header} ${charge?.realm} ${origin}${path}`
   const known = isPage ? undefined : quotes.find(price, key, offers)
   if (known) return known
   const made = demand(engine, asking, { offers, price, why: demands.paymentRequired(price) })
@@ -128,7 +128,10 @@ export function demand(
 
 /** How the 402 speaks of MPP: where it is on, and one of the offers can be paid by it. */
 export const chargingFor = ({ charges }: Engine, requestContext: RequestContext, offers: readonly Offer[]) =>
-  chargingOf(requestContext, charges !== undefined && offers.some(isChargeable))
+  chargingOf(
+    requestContext,
+    (charges?.methods ?? []).filter((each) => offers.some((offer) => each.isFor(offer))),
+  )
 
 /** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

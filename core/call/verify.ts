@@ -1,16 +1,20 @@
 /** Step 6: would the payment be settled? */
 import type { Engine } from '../engine.ts'
+import { isChargeOver } from '../endpoint/charging.ts'
 import { SIGN_AFRESH } from '../endpoint/demands.ts'
 import type { Reply } from '../http/reply.ts'
+import { EXPIRED } from '../mpp/credential.ts'
 import { isNotedHandedOut } from '../payment/settlement/sent_authorizations.ts'
 import { isCumulative } from '../x402/offer.ts'
 import type { Signed, Verified } from './order.ts'
-import { refuse, unverified } from './refuse.ts'
+import { refuse, unfunded, unverified } from './refuse.ts'
 import { replayOf } from './replay.ts'
 
 export async function verify(engine: Engine, signed: Signed): Promise<Verified | Reply> {
   const { storage, clock } = engine.ports
-  const { payment, offer, key } = signed
+  const { payment, offer, key, requestContext } = signed
+  // What is signed may outlive its challenge, and its price.
+  if (isChargeOver(requestContext.payment, clock.now())) return await refuse(engine, signed, unfunded(EXPIRED))
   const [verdict, isPublic] = await Promise.all([
     engine.offers.verify(payment, offer),
     isCumulative(offer) ? false : isNotedHandedOut(storage, key, clock.now()),

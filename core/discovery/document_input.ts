@@ -1,5 +1,6 @@
 /** Input of the discovery documents. */
 import type { StreamedContext } from '../endpoint/mod.ts'
+import type { ChargeMethod } from '../mpp/method.ts'
 import type { Terms } from '../x402/offer.ts'
 
 /** One entry of the changelog. */
@@ -17,8 +18,8 @@ export type GatewayDescription = {
   /** Whether these documents are served, which a 402 links to. */
   readonly documents: { readonly docs: boolean; readonly llms: boolean }
   terms(): readonly Terms[]
-  /** Whether the gateway takes MPP where its terms allow it. */
-  readonly takesMpp: boolean
+  /** The methods of MPP that the gateway takes. */
+  readonly charges: readonly ChargeMethod[]
   /** Where to reach the operator: an http(s) URL or an e-mail address. */
   readonly contact?: string
   readonly offering: StreamedContext

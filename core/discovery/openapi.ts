@@ -15,7 +15,7 @@ import {
 } from '../endpoint/mod.ts'
 import { DESCRIPTION, type GatewayDescription, PLACEHOLDER_ORIGIN } from './document_input.ts'
 import { helpAt } from '../endpoint/demands.ts'
-import { CHARGE, isChargeable } from '../mpp/challenge.ts'
+import { INTENT, methodOf } from '../mpp/method.ts'
 import { dollars, roundUp, usdc } from '../x402/money.ts'
 import { offerOf } from '../x402/offer.ts'
 import {
@@ -190,17 +190,16 @@ function operation(endpoint: Endpoint, method: string, operationContext: Operati
 }
 
 /** Prices of the protocols that the operation is paid by: for MPP in base units, null if the request decides. */
-function paymentInfo(endpoint: Sold, { offering, terms, takesMpp }: GatewayDescription): Fields {
+function paymentInfo(endpoint: Sold, { offering, terms, charges }: GatewayDescription): Fields {
   const price = priceRange(endpoint, offering)
   const amount = price.mode === 'fixed' ? String(roundUp(dollars(price.amount))) : null
-  const charges = takesMpp
-    ? terms()
-        .filter(isChargeable)
-        .map(({ asset }) => ({ ...CHARGE, currency: asset }))
-    : []
-  const offers = charges.map((charge) => ({ ...charge, amount, description: endpoint.summary }))
+  const charged = terms().flatMap((each) => {
+    const method = methodOf(charges, each)?.name
+    return method === undefined ? [] : [{ method, intent: INTENT, currency: each.asset }]
+  })
+  const offers = charged.map((charge) => ({ ...charge, amount, description: endpoint.summary }))
   return {
-    protocols: [{ x402: {} }, ...charges.map((charge) => ({ mpp: charge }))],
+    protocols: [{ x402: {} }, ...charged.map((charge) => ({ mpp: charge }))],
     price,
     ...(offers.length > 0 && { offers }),
   }
@@ -380,11 +379,11 @@ const NOMINAL: Price = { amount: usdc(22_000n), maxTimeoutSeconds: 600, publicPr
 function challengeContext(
   endpoint: Sold | Polled,
   price: Price,
-  { terms, label, takesMpp, documents }: GatewayDescription,
+  { terms, label, charges, documents }: GatewayDescription,
 ): ChallengeContext {
   const offers = terms().map((each) => offerOf(each, price))
-  const isCharged = takesMpp && offers.some(isChargeable)
-  const charging = { hasX402: true, ...(isCharged && { charge: { realm: '' } }) }
+  const isCharged = offers.some((offer) => methodOf(charges, offer))
+  const charging = { hasX402: true, ...(isCharged && { charge: { realm: '', methods: charges } }) }
   const help = helpAt(PLACEHOLDER_ORIGIN, documents)
   return { offers, label, charging, help, errorFormat: endpoint.kind === 'poll' ? 'plain' : endpoint.errorFormat }
 }

@@ -2,6 +2,7 @@
 import { acceptanceOf } from '../mpp/accept_payment.ts'
 import { type ChargeFor, endOf, OTHER_HEADER } from '../mpp/challenge.ts'
 import { credentialsIn } from '../mpp/credential.ts'
+import type { ChargeMethod } from '../mpp/method.ts'
 import type { Problem } from '../mpp/problem.ts'
 import { chargeReceipt } from '../mpp/receipt.ts'
 import type { Call, PaymentCode } from '../ports/mod.ts'
@@ -16,21 +17,24 @@ export type Charging = {
   readonly hasX402: boolean
 }
 
-/** `isOffered`: whether the gateway takes MPP. */
+/** `methods`: those that one of the offers can be paid by. */
 export function chargingOf(
   { request, origin }: Pick<RequestContext, 'request' | 'origin'>,
-  isOffered: boolean,
+  methods: readonly ChargeMethod[],
 ): Charging {
   const { headers } = request
   const header = headers.get('accept-payment')
-  const acceptance = acceptanceOf(header)
-  if (acceptance === 'refused') return { hasX402: false }
-  if (!isOffered) return { hasX402: header === null }
+  if (methods.length === 0) return { hasX402: header === null }
+  const offered = methods.map((method) => ({ method, acceptance: acceptanceOf(header, method.name) }))
+  const isAccepting = offered.some(({ acceptance }) => acceptance === 'accepted')
+  const wanted = offered.filter(({ acceptance }) => acceptance === (isAccepting ? 'accepted' : 'unasked'))
+  if (wanted.length === 0) return { hasX402: false }
   const isTaken = headers.has('authorization') && credentialsIn(headers).length === 0
   const isElsewhere = isTaken || headers.has(OTHER_HEADER)
+  const known = wanted.length === methods.length ? methods : wanted.map(({ method }) => method)
   return {
-    charge: { realm: realmOf(origin), ...(isElsewhere && { header: OTHER_HEADER }) },
-    hasX402: acceptance === 'unasked',
+    charge: { realm: realmOf(origin), methods: known, ...(isElsewhere && { header: OTHER_HEADER }) },
+    hasX402: !isAccepting,
   }
 }
 
@@ -40,9 +44,20 @@ export const realmOf = (origin: string): string => /^[a-z]+:\/\/(\[[^\]]*\]|[^:/
 /** How close to its end a payment is refused as expired, in milliseconds (contract 1.63). */
 const LIFE_MS = 6_000
 
-/** The payment with the offer that it pays: a credential names the offer by its challenge alone. */
+/**
+ * The payment with the offer that it pays: a credential names the offer by its challenge alone, and keeps what that
+ * prescribes.
+ */
 export function payingFor(payment: Payment, presented: Presented | undefined, offer: Offer): Payment {
-  return credentialIn(presented) ? { ...payment, accepted: offer } : payment
+  if (!credentialIn(presented)) return payment
+  const extra = { ...offer.extra, ...payment.accepted.extra }
+  return { ...payment, accepted: { ...offer, ...(Object.keys(extra).length > 0 && { extra }) } }
+}
+
+/** Whether the challenge of a credential has ended, or is about to: it buys nothing any more. */
+export function isChargeOver(presented: Presented | undefined, now: number): boolean {
+  const credential = credentialIn(presented)
+  return credential !== undefined && (endOf(credential.challenge) ?? 0) * 1000 < now + LIFE_MS
 }
 
 /**
@@ -53,12 +68,11 @@ export function chargeReceiptHeaders(
   { authorization, settledAt }: Pick<Call, 'authorization' | 'settledAt'>,
   { receipt, isFirst, now }: { readonly receipt: Receipt | null; readonly isFirst: boolean; readonly now: number },
 ): Readonly<Record<string, string>> {
-  const credential = credentialIn(presented)
-  if (!credential || !receipt) return {}
-  const isOwn = authorization.toLowerCase().endsWith(credential.payload.nonce.toLowerCase())
-  if (!isOwn && !isFirst) return {}
-  const { id } = credential.challenge
-  return { 'payment-receipt': chargeReceipt(receipt, { challengeId: id, settledAt: settledAt ?? now }) }
+  if (!presented?.ok || !('credential' in presented) || !receipt) return {}
+  const { credential, method } = presented
+  if (!isFirst && !method.isKey(credential, authorization)) return {}
+  const { id: challengeId } = credential.challenge
+  return { 'payment-receipt': chargeReceipt(receipt, { method, challengeId, settledAt: settledAt ?? now }) }
 }
 
 /** Why a payment was refused, in the words of MPP. */
@@ -69,8 +83,7 @@ export function problemOf(
   if (presented && !presented.ok) return 'problem' in presented ? presented.problem : 'malformed-credential'
   const credential = credentialIn(presented)
   if (!credential || !presented?.ok) return 'verification-failed'
-  const end = (endOf(credential.challenge) ?? 0) * 1000
-  if (code === 'PAYMENT_UNFUNDED' && end < now + LIFE_MS) return 'payment-expired'
+  if (code === 'PAYMENT_UNFUNDED' && isChargeOver(presented, now)) return 'payment-expired'
   const { accepted } = presented.payment
   const due = offers.find((offer) => fits(offer, accepted))
   if (!due) return 'invalid-challenge'

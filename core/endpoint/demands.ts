@@ -7,7 +7,7 @@ import { type ErrorFormat, formatDemand } from '../http/error_formats.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
 import type { Json } from '../lib/json.ts'
-import { chargeSize, isChargeable } from '../mpp/challenge.ts'
+import { chargeSize } from '../mpp/challenge.ts'
 import { type Problem, problemMembers } from '../mpp/problem.ts'
 import type { PaymentCode } from '../ports/mod.ts'
 import { challenge, type Resource } from '../x402/challenge.ts'
@@ -79,7 +79,7 @@ export function demand(
   const head = { beside: more, hasX402, ...(charge && { chargeSize: (offer: Offer) => chargeSize(offer, charge) }) }
   const made = challenge(offers, resource, body, head)
   const toSign = { offers: { url: resource.url, list: offers } }
-  const toCharge = charge && { offers: made.listed.filter(isChargeable), for: charge }
+  const toCharge = charge && { offers: made.charged, for: charge }
   return {
     status: 402,
     headers: { ...made.headers, ...headers },

@@ -4,7 +4,8 @@ import type { Free, JobDescription, Sold } from './mod.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { RequestUrl } from '../http/request_url.ts'
 import { ApiError } from '../http/errors.ts'
-import { type Credential, credentialsIn, decodeCredential, type DecodedCredential } from '../mpp/credential.ts'
+import { credentialsIn, decodeCredential, type DecodedCredential } from '../mpp/credential.ts'
+import type { ChargeMethod, Credential } from '../mpp/method.ts'
 import type { OpenedKey, Proof } from '../ports/mod.ts'
 import type { Bazaar, Resource } from '../x402/challenge.ts'
 import { decodePayment, type Decoded, PAYMENT_HEADERS } from '../x402/protocol.ts'
@@ -34,16 +35,17 @@ export type RequestContext = {
   readonly bazaar: (endpoint: Sold | Free) => Bazaar | undefined
 }
 
+/** `methods`: those of MPP that the gateway takes. */
+type Arriving = { readonly caller: Caller; readonly methods?: readonly ChargeMethod[] | undefined } & Pick<
+  RequestContext,
+  'params' | 'bazaar' | 'apiKey'
+>
+
 /** Accessing the signal of a request costs more than a whole quote, so it is read only by work that waits. */
 export function requestContextOf(
   request: Request,
   url: RequestUrl,
-  {
-    caller: { ip, origin = url.origin, isHostTrusted = true, gone },
-    params,
-    bazaar,
-    apiKey,
-  }: { caller: Caller } & Pick<RequestContext, 'params' | 'bazaar' | 'apiKey'>,
+  { caller: { ip, origin = url.origin, isHostTrusted = true, gone }, params, bazaar, apiKey, methods = [] }: Arriving,
 ): RequestContext {
   let query: URLSearchParams | undefined
   let payment: Presented | null | undefined
@@ -60,7 +62,7 @@ export function requestContextOf(
     },
     get payment() {
       if (payment !== undefined) return payment ?? undefined
-      payment = presentedIn(request)
+      payment = presentedIn(request, methods)
       return payment ?? undefined
     },
     ip,
@@ -84,11 +86,12 @@ function x402Header(headers: Headers): string | null {
   return null
 }
 
-function presentedIn({ headers }: Request): Presented | null {
+function presentedIn({ headers }: Request, methods: readonly ChargeMethod[]): Presented | null {
   const header = x402Header(headers)
   if (header !== null) return decodePayment(header)
   const [credential] = credentialsIn(headers)
-  return credential === undefined ? null : decodeCredential(credential, headers.get('idempotency-key'))
+  if (credential === undefined) return null
+  return decodeCredential(credential, { methods, idempotencyKey: headers.get('idempotency-key') })
 }
 
 /** The credential of a request; undefined for payments of x402 and for what cannot be read. */

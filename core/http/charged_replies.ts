@@ -28,7 +28,10 @@ export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock;
   function charged(reply: Reply, issuer: Issuer): Reply {
     const { offers, for: charge } = reply.toCharge as NonNullable<Reply['toCharge']>
     const now = clock.now()
-    const challenges = offers.map((offer) => writeChallenge(issuer.challenge(offer, { ...charge, now })))
+    const challenges = offers.flatMap((offer) => {
+      const challenge = issuer.challenge(offer, { ...charge, now })
+      return challenge ? [writeChallenge(challenge)] : []
+    })
     const others = reply.headers[WWW_AUTHENTICATE]
     const value = [...challenges, ...(others === undefined ? [] : [others])].join(', ')
     return { ...reply, headers: { ...reply.headers, [WWW_AUTHENTICATE]: value } }

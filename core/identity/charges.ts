@@ -1,14 +1,17 @@
 /** MPP at one gateway: its challenges, by a secret that its replicas share and no other gateway has. */
 import { realmOf } from '../endpoint/charging.ts'
-import { credentialIn, type RequestContext } from '../endpoint/request_context.ts'
+import type { RequestContext } from '../endpoint/request_context.ts'
 import { type ChargedReplies, chargedReplies } from '../http/charged_replies.ts'
 import type { Clock } from '../lib/clock.ts'
 import { type Issuer, issuer } from '../mpp/challenge.ts'
 import { type ChargeProblem, credentialProblem } from '../mpp/credential.ts'
+import type { ChargeMethod } from '../mpp/method.ts'
 import type { Log } from '../ports/log.ts'
 import type { PollUrls } from './poll_urls.ts'
 
 export type Charges = {
+  /** The methods that it takes, those of its networks. */
+  readonly methods: readonly ChargeMethod[]
   /** Adds fresh challenges to a 402. */
   readonly reply: ChargedReplies
   /** Why the credential of a request pays nothing here; undefined if it may, and for payments of x402. */
@@ -17,22 +20,26 @@ export type Charges = {
 
 export type ChargesContext = {
   readonly gateway: string
+  readonly methods: readonly ChargeMethod[]
   readonly random: (bytes: number) => Uint8Array
   readonly clock: Clock
   readonly log: Log
 }
 
-export function charges(secrets: Pick<PollUrls, 'derived'>, { gateway, random, clock, log }: ChargesContext): Charges {
+export function charges(
+  secrets: Pick<PollUrls, 'derived'>,
+  { gateway, methods, random, clock, log }: ChargesContext,
+): Charges {
   let made: Issuer | undefined
   let making: Promise<Issuer> | undefined
 
   return {
+    methods,
     reply: chargedReplies(issuing, { clock, log }),
     async problem({ payment, origin }) {
-      const credential = credentialIn(payment)
-      if (!credential) return undefined
+      if (!payment?.ok || !('credential' in payment)) return undefined
       const at = { realm: realmOf(origin), now: clock.now() }
-      return credentialProblem(credential, { ...at, issuer: await issuing() })
+      return credentialProblem(payment, { ...at, issuer: await issuing() })
     },
   }
 

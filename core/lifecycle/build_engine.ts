@@ -52,6 +52,7 @@ export function buildEngine(setup: Setup, building: Building): Engine {
   const { storage, chain, clock, log, random, meter } = ports
   const { timeouts, maxUpload } = settings
   const hashes = pollUrls(ports, setup.pollKeys)
+  const methods = chain.families.flatMap(({ charge }) => charge ?? [])
   return {
     gateway,
     gateways: building.shared.engines,
@@ -74,7 +75,7 @@ export function buildEngine(setup: Setup, building: Building): Engine {
       },
     }),
     signing: setup.signer && signedReplies(setup.signer, { clock, log }),
-    charges: setup.mpp === false ? undefined : charges(hashes, { gateway: gateway.name, random, clock, log }),
+    charges: setup.mpp === false ? undefined : charges(hashes, { ...ports, gateway: gateway.name, methods }),
   }
 }
 

@@ -1,36 +1,14 @@
-/**
- * The challenges of MPP (`draft-httpauth-payment-00`) and how `WWW-Authenticate` has them; `evm/charge` of an offer,
- * paid by an EIP-3009 authorization (`draft-evm-charge-00`).
- */
-import { keccak_256 } from '@noble/hashes/sha3'
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
-import { checksummed } from '../lib/checksum.ts'
+/** The challenges of MPP (`draft-httpauth-payment-00`), how `WWW-Authenticate` has them, and who makes them. */
 import { hmacSha256 } from '../lib/hmac.ts'
 import { isSameSecret } from '../lib/ids.ts'
 import type { Offer } from '../x402/protocol.ts'
-import { canonicalJson, encodeBytes, encodeUrl } from './codec.ts'
+import { encodeBytes } from './codec.ts'
+import { type Challenge, type ChargeMethod, INTENT, methodOf } from './method.ts'
 
-/** Parameters of a challenge as they are sent. `request` and `opaque` are base64url of canonical JSON. */
-export type Challenge = {
-  readonly id: string
-  /** Public host of the seller, without a port. */
-  readonly realm: string
-  readonly method: string
-  readonly intent: string
-  readonly request: string
-  /** RFC 3339; the text is part of the id. */
-  readonly expires?: string
-  readonly digest?: string
-  readonly description?: string
-  /** Header field that carries the credential, if not `Authorization`. */
-  readonly header?: string
-  readonly opaque?: string
-}
-
-export const CHARGE = { method: 'evm', intent: 'charge' } as const
 /** Where a credential goes if the request has an `Authorization` of its own. */
 export const OTHER_HEADER = 'Payment-Authorization'
-const USDC_DECIMALS = 6
+/** Random bytes by which each challenge differs from all others. */
+const UNIQUE_BYTES = 12
 /** In the order in which they are written. */
 const PARAMETERS = [
   'id',
@@ -45,44 +23,12 @@ const PARAMETERS = [
   'opaque',
 ] as const
 
-/**
- * Whether an offer can be paid by `evm/charge`: by an authorization of the token itself. Clients know the domain of the
- * token, and of no other contract.
- */
-export function isChargeable({ scheme, network, extra }: Pick<Offer, 'scheme' | 'network' | 'extra'>): boolean {
-  const isToken = typeof extra?.name === 'string' && extra.verifyingContract === undefined
-  return scheme === 'exact' && network.startsWith('eip155:') && isToken
-}
-
-const requests = new WeakMap<Offer, string>()
-
-/** The `request` of an offer. */
-export function chargeRequest(offer: Offer): string {
-  const known = requests.get(offer)
-  if (known !== undefined) return known
-  const { network, amount, asset, payTo } = offer
-  const methodDetails = {
-    chainId: Number(network.slice('eip155:'.length)),
-    credentialTypes: ['authorization'],
-    decimals: USDC_DECIMALS,
-  }
-  const made = encodeUrl(
-    canonicalJson({ amount, currency: checksummed(asset), methodDetails, recipient: checksummed(payTo) }),
-  )
-  requests.set(offer, made)
-  return made
-}
-
 /** The bytes that the id of a challenge is a keyed hash of. */
 export function boundText(slots: Omit<Challenge, 'id'>): string {
   const { realm, method, intent, request, expires = '', digest = '', header, opaque = '' } = slots
   const named = header === undefined || header.toLowerCase() === 'authorization' ? [] : [header]
   return [realm, method, intent, request, expires, digest, ...named, opaque].join('|')
 }
-
-/** The nonce that a challenge prescribes for its authorization. */
-export const nonceOf = ({ id, realm }: Pick<Challenge, 'id' | 'realm'>): string =>
-  `0x${bytesToHex(keccak_256(utf8ToBytes(id + realm)))}`
 
 /** Seconds since 1970 at which a challenge and its payment end; undefined without a valid `expires`. */
 export function endOf({ expires = '' }: Pick<Challenge, 'expires'>): number | undefined {
@@ -93,12 +39,14 @@ export function endOf({ expires = '' }: Pick<Challenge, 'expires'>): number | un
 export type ChargeFor = {
   readonly realm: string
   readonly header?: string | undefined
+  /** Those that the gateway takes and the client accepts. */
+  readonly methods: readonly ChargeMethod[]
 }
 
 /** Makes challenges, and knows them again without having stored them. */
 export type Issuer = {
-  /** A challenge that no other equals: its authorization must have a nonce of its own. `now` in milliseconds. */
-  challenge(offer: Offer, at: ChargeFor & { readonly now: number }): Challenge
+  /** A challenge that no other equals: its authorization is unlike any other. Undefined for an offer without one. */
+  challenge(offer: Offer, at: ChargeFor & { readonly now: number }): Challenge | undefined
   /** Whether the challenge is ours, under any of the secrets. Takes constant time. */
   isIssued(challenge: Challenge): boolean
 }
@@ -110,21 +58,36 @@ export function issuer(secrets: readonly Uint8Array[], random: (bytes: number) =
   if (!newest) throw new RangeError('challenges need a secret')
   const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => encodeBytes(mac(boundText(slots)))
   return {
-    challenge(offer, { realm, header, now }) {
-      const slots = {
-        realm,
-        ...CHARGE,
-        request: chargeRequest(offer),
+    challenge(offer, { now, ...at }) {
+      const slots = slotsOf(offer, at, {
         expires: textOfTime(now + offer.maxTimeoutSeconds * 1000),
-        ...(header !== undefined && { header }),
-        opaque: encodeUrl(canonicalJson({ n: encodeBytes(random(8)) })),
-      }
-      return { id: idUnder(newest, slots), ...slots }
+        unique: encodeBytes(random(UNIQUE_BYTES)),
+      })
+      return slots && { id: idUnder(newest, slots), ...slots }
     },
     isIssued(challenge) {
       const same = keyed.filter((mac) => isSameSecret(challenge.id, idUnder(mac, challenge)))
       return same.length > 0
     },
+  }
+}
+
+function slotsOf(
+  offer: Offer,
+  { realm, header, methods }: ChargeFor,
+  { expires, unique }: { readonly expires: string; readonly unique: string },
+): Omit<Challenge, 'id'> | undefined {
+  const method = methodOf(methods, offer)
+  if (!method) return undefined
+  const { request, opaque } = method.write(offer, unique)
+  return {
+    realm,
+    method: method.name,
+    intent: INTENT,
+    request,
+    expires,
+    ...(header !== undefined && { header }),
+    ...(opaque !== undefined && { opaque }),
   }
 }
 
@@ -140,13 +103,11 @@ export function writeChallenge(challenge: Challenge): string {
   return `Payment ${parameters.join(', ')}`
 }
 
-/** Bytes that the challenge of an offer takes in `WWW-Authenticate`, its separator included. */
-export function chargeSize(offer: Offer, { realm, header }: ChargeFor): number {
-  if (!isChargeable(offer)) return 0
-  const [id, opaque] = ['x'.repeat(43), 'x'.repeat(23)]
-  const request = chargeRequest(offer)
-  const challenge = { id, realm, ...CHARGE, request, expires: '2030-01-01T00:00:00Z', opaque }
-  return writeChallenge({ ...challenge, ...(header !== undefined && { header }) }).length + 2
+/** Bytes that the challenge of an offer takes in `WWW-Authenticate`, its separator included; 0 without one. */
+export function chargeSize(offer: Offer, at: ChargeFor): number {
+  const unique = 'x'.repeat(Math.ceil((UNIQUE_BYTES * 4) / 3))
+  const slots = slotsOf(offer, at, { expires: '2030-01-01T00:00:00Z', unique })
+  return slots ? writeChallenge({ id: 'x'.repeat(43), ...slots }).length + 2 : 0
 }
 
 /**

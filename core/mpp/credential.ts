@@ -1,18 +1,20 @@
 /**
- * The credential of `evm/charge`: an EIP-3009 authorization with the nonce that a challenge prescribes. It is read as
- * the payment of an `exact` offer, and goes on as one.
+ * The credential of a challenge: an authorization as the challenge prescribes it. It is read as the payment of an
+ * `exact` offer, and goes on as one.
  */
-import { Type, type Static } from '@sinclair/typebox'
+import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { IDENTIFIER, type Payment, VERSION, wrongField } from '../x402/protocol.ts'
-import { fieldsOf } from '../lib/json.ts'
+import { fieldsOf, isFields } from '../lib/json.ts'
 import { unquoted } from '../lib/text.ts'
-import { CHARGE, type Challenge, endOf, type Issuer, nonceOf } from './challenge.ts'
+import { endOf, type Issuer } from './challenge.ts'
 import { decodeUrl } from './codec.ts'
+import { type ChargeMethod, type Credential, INTENT, methodNamed } from './method.ts'
 import type { Problem } from './problem.ts'
 
 /** Characters of a header that carries a credential. Servers must take 4 KB; a contract wallet signs up to 4 KiB. */
 const MAX_CREDENTIAL = 16_384
+const MAX_SOURCE = 200
 const SCHEME = /^payment(?:\s|$)/i
 /** Fields that carry a credential. */
 const FIELDS = ['authorization', 'payment-authorization'] as const
@@ -29,33 +31,11 @@ const Echo = Type.Object({
   header: Type.Optional(Type.String({ maxLength: 64 })),
   opaque: Type.Optional(Type.String({ maxLength: 1_024 })),
 })
-const Address = Type.String({ pattern: '^0x[0-9a-fA-F]{40}$', description: 'an address: 0x and 40 hex digits' })
-const Uint = Type.String({
-  pattern: '^(0|[1-9][0-9]{0,77})$',
-  description: 'a whole number in decimal digits, as text',
-})
-const Payload = Type.Object({
-  type: Type.Literal('authorization', { description: '"authorization"' }),
-  from: Address,
-  to: Address,
-  value: Uint,
-  validAfter: Uint,
-  validBefore: Uint,
-  nonce: Type.String({ pattern: '^0x[0-9a-fA-F]{64}$', description: '32 bytes: 0x and 64 hex digits' }),
-  signature: Type.String({ pattern: '^0x([0-9a-fA-F]{2})+$', maxLength: 8_194, description: '0x and hex digits' }),
-})
-const Source = Type.String({ maxLength: 200 })
-const [isEcho, isPayload] = [TypeCompiler.Compile(Echo), TypeCompiler.Compile(Payload)]
-
-export type Credential = {
-  readonly challenge: Challenge
-  readonly payload: Static<typeof Payload>
-  readonly source?: string
-}
+const isEcho = TypeCompiler.Compile(Echo)
 
 /** A credential as a payment, or why it is none. */
 export type DecodedCredential =
-  | { readonly ok: true; readonly payment: Payment; readonly credential: Credential }
+  | { readonly ok: true; readonly payment: Payment; readonly credential: Credential; readonly method: ChargeMethod }
   | { readonly ok: false; readonly reason: string; readonly problem: Problem }
 
 type HeaderFields = { get(name: string): string | null }
@@ -69,84 +49,83 @@ export const credentialsIn = (headers: HeaderFields): readonly string[] =>
       .filter((text) => SCHEME.test(text)),
   )
 
-/** Reads a credential. `idempotencyKey` names the purchase, as the payment identifier of x402 does. Never throws. */
-export function decodeCredential(text: string, idempotencyKey: string | null): DecodedCredential {
+export type DecodeOptions = {
+  readonly methods: readonly ChargeMethod[]
+  /** Names the purchase, as the payment identifier of x402 does. */
+  readonly idempotencyKey: string | null
+}
+
+/** Reads a credential. Never throws. */
+export function decodeCredential(text: string, { methods, idempotencyKey }: DecodeOptions): DecodedCredential {
   if (text.length > MAX_CREDENTIAL) return malformed(`the credential is longer than ${MAX_CREDENTIAL} characters`)
   const decoded = decodeUrl(text.replace(/^payment\s*/i, ''))
   if (!decoded) return malformed('the credential is not base64url of a JSON object')
   const { challenge, payload, source } = decoded
-  if (!isEcho.Check(challenge))
-    return malformed(`the credential is malformed at challenge${problemOf(isEcho.Errors(challenge).First())}`)
-  if (!isPayload.Check(payload))
-    return invalid(`the payload of the credential is malformed at ${problemOf(isPayload.Errors(payload).First())}`)
-  const isSource = source === undefined || (typeof source === 'string' && source.length <= (Source.maxLength ?? 0))
-  if (!isSource) return malformed('the credential is malformed at source: it must be a text')
-  const credential = { challenge, payload, ...(typeof source === 'string' && { source }) }
-  return { ok: true, credential, payment: paymentOf(credential, idempotencyKey) }
-}
-
-function paymentOf({ challenge, payload }: Credential, idempotencyKey: string | null): Payment {
-  const { type: _, signature, ...authorization } = payload
-  const { amount, currency, recipient, methodDetails } = fieldsOf(decodeUrl(challenge.request))
-  return {
+  if (!isEcho.Check(challenge)) {
+    const error = isEcho.Errors(challenge).First()
+    return malformed(`the credential is malformed at challenge${error ? `${error.path}: ${wrongField(error)}` : ''}`)
+  }
+  if (!isFields(payload)) return invalid('it must be an object')
+  if (source !== undefined && !(typeof source === 'string' && source.length <= MAX_SOURCE))
+    return malformed('the credential is malformed at source: it must be a text')
+  const method = methodNamed(methods, challenge.method)
+  if (!method) return { ok: false, problem: 'invalid-challenge', reason: unknownMethod(challenge.method, methods) }
+  const credential = { challenge, payload, ...(source !== undefined && { source }) }
+  const charged = method.read(credential)
+  if (typeof charged === 'string') return invalid(charged)
+  const { amount, currency, recipient } = fieldsOf(decodeUrl(challenge.request))
+  const { payload: moved, ...offered } = charged
+  const payment: Payment = {
     x402Version: VERSION,
     accepted: {
       scheme: 'exact',
-      network: `eip155:${String(fieldsOf(methodDetails).chainId)}`,
       amount: String(amount),
       asset: String(currency),
       payTo: String(recipient),
       maxTimeoutSeconds: 0,
+      ...offered,
     },
-    payload: { signature, authorization },
+    payload: moved,
     ...(idempotencyKey !== null && { extensions: { [IDENTIFIER]: { info: { id: unquoted(idempotencyKey) } } } }),
   }
+  return { ok: true, credential, method, payment }
 }
+
+const unknownMethod = (name: string, methods: readonly ChargeMethod[]): string =>
+  `the challenge is of the method ${name}; this gateway has ${methods.map((each) => each.name).join(' and ') || 'none'}`
 
 export type ChargeProblem = { readonly problem: Problem; readonly reason: string }
 
 /**
  * Whether the credential answers a challenge of ours, as far as the credential tells by itself; undefined if it does.
- * One that has expired passes if it is right otherwise: its authorization has expired too, and may have paid a call
- * whose result it still collects. `now` in milliseconds.
+ * One that has expired passes if it is right otherwise: it buys nothing (`EXPIRED`), and may have paid a call whose
+ * result it still collects. `now` in milliseconds.
  */
 export function credentialProblem(
-  { challenge, payload, source }: Credential,
+  { credential, method }: { readonly credential: Credential; readonly method: ChargeMethod },
   { issuer, realm, now }: { readonly issuer: Pick<Issuer, 'isIssued'>; readonly realm: string; readonly now: number },
 ): ChargeProblem | undefined {
+  const { challenge } = credential
   if (challenge.realm !== realm)
     return unissued(`the challenge is of ${challenge.realm.slice(0, 100)}, and this is ${realm}`)
   if (!issuer.isIssued(challenge)) return unissued('the challenge was not issued here, or was changed')
   const end = endOf(challenge)
-  const wrong = mismatch({ challenge, payload, ...(source !== undefined && { source }) }, end)
-  if (!wrong) return undefined
-  return end !== undefined && end * 1000 <= now ? { problem: 'payment-expired', reason: EXPIRED } : wrong
+  if (challenge.intent !== INTENT || end === undefined)
+    return unissued(`the challenge is not one of ${method.name}/${INTENT}`)
+  const wrong = method.problem(credential, end)
+  if (wrong === undefined) return undefined
+  return end * 1000 <= now
+    ? { problem: 'payment-expired', reason: EXPIRED }
+    : { problem: 'invalid-payload', reason: wrong }
 }
 
 export const EXPIRED = 'the challenge has expired; pay the one of this reply'
 
-function mismatch({ challenge, payload, source }: Credential, end: number | undefined): ChargeProblem | undefined {
-  const { amount, recipient, methodDetails } = fieldsOf(decodeUrl(challenge.request))
-  const { from, to, value, validBefore, nonce } = payload
-  if (challenge.method !== CHARGE.method || challenge.intent !== CHARGE.intent || end === undefined)
-    return unissued('the challenge is not one of evm/charge')
-  if (to.toLowerCase() !== String(recipient).toLowerCase())
-    return { problem: 'invalid-payload', reason: `payload.to is ${to}; it must be ${String(recipient)}` }
-  if (value !== amount)
-    return { problem: 'invalid-payload', reason: `payload.value is ${value}; it must be ${String(amount)}` }
-  if (BigInt(validBefore) > BigInt(end))
-    return { problem: 'invalid-payload', reason: `payload.validBefore is ${validBefore}; it must be ${end} at most` }
-  if (nonce.toLowerCase() !== nonceOf(challenge))
-    return { problem: 'invalid-payload', reason: `payload.nonce is ${nonce}; it must be ${nonceOf(challenge)}` }
-  const payer = `did:pkh:eip155:${String(fieldsOf(methodDetails).chainId)}:${from}`.toLowerCase()
-  if (source !== undefined && source.toLowerCase() !== payer)
-    return { problem: 'invalid-payload', reason: `source is ${source.slice(0, 100)}; it must name the payer, ${from}` }
-  return undefined
-}
-
 const unissued = (reason: string): ChargeProblem => ({ problem: 'invalid-challenge', reason })
 const malformed = (reason: string) => ({ ok: false, reason, problem: 'malformed-credential' }) as const
-const invalid = (reason: string) => ({ ok: false, reason, problem: 'invalid-payload' }) as const
-
-const problemOf = (error: (Parameters<typeof wrongField>[0] & { readonly path: string }) | undefined): string =>
-  error ? `${error.path || '/'}: ${wrongField(error)}` : ''
+const invalid = (wrong: string) =>
+  ({
+    ok: false,
+    problem: 'invalid-payload',
+    reason: `the payload of the credential is malformed at ${wrong.startsWith('/') ? wrong : `/: ${wrong}`}`,
+  }) as const

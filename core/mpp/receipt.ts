@@ -1,21 +1,26 @@
-/** The receipt of a settled `evm/charge`, for the header `Payment-Receipt`. */
+/** The receipt of a settled charge, for the header `Payment-Receipt`. */
 import type { Receipt } from '../x402/protocol.ts'
-import { CHARGE } from './challenge.ts'
 import { encodeUrl } from './codec.ts'
+import type { ChargeMethod } from './method.ts'
 
-/** `settledAt` in milliseconds since 1970. */
-export function chargeReceipt(
+export type ReceiptOf = {
+  readonly method: Pick<ChargeMethod, 'name' | 'receipt'>
+  readonly challengeId: string
+  /** In milliseconds since 1970. */
+  readonly settledAt: number
+}
+
+export const chargeReceipt = (
   { transaction, network }: Pick<Receipt, 'transaction' | 'network'>,
-  { challengeId, settledAt }: { readonly challengeId: string; readonly settledAt: number },
-): string {
-  return encodeUrl(
+  { method, challengeId, settledAt }: ReceiptOf,
+): string =>
+  encodeUrl(
     JSON.stringify({
       status: 'success',
-      method: CHARGE.method,
+      method: method.name,
       timestamp: new Date(settledAt).toISOString(),
       reference: transaction,
       challengeId,
-      chainId: Number(network.slice('eip155:'.length)),
+      ...method.receipt(network),
     }),
   )
-}

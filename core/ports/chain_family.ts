@@ -1,4 +1,5 @@
 /** Facts of a family of networks that need no node. They stand in the folder of its adapter, and nowhere else. */
+import type { ChargeMethod } from '../mpp/method.ts'
 
 /** Facts of one network. */
 export type NetworkFacts = {
@@ -44,6 +45,8 @@ export type ChainFamily = {
   readonly retriesByPaying?: true
   /** A signed payment can be sent at least for this long, whatever its offer says. */
   readonly leastValiditySeconds?: number
+  /** How its `exact` offers are paid by MPP. Absent where clients of MPP sign what would not be settled. */
+  readonly charge?: ChargeMethod
   /** By CAIP-2 id. */
   readonly networks: Readonly<Record<string, NetworkFacts>>
 }

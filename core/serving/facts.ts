@@ -38,7 +38,7 @@ export function describe(
     basePath,
     documents: explaining,
     terms: () => termsOf(engine),
-    takesMpp: engine.charges !== undefined,
+    charges: engine.charges?.methods ?? [],
     changes: described.changes,
     offering,
     pause: () => ports.clock.wait(0),

@@ -26,6 +26,7 @@ import type { Found, Serving } from './serving.ts'
 export function route(serving: Serving, { request, caller: from }: Arrived, found: Found): Reply | Promise<Reply> {
   const { engine, documents, offering } = serving
   const { basePath } = engine.gateway
+  const methods = engine.charges?.methods
   const url = withoutBase(requestUrl(request), basePath)
   const caller = basePath === '' ? from : { ...from, origin: (from.origin ?? url.origin) + basePath }
   const path = serving.bareV1 && url.path.startsWith('/v1/') ? `/api${url.path}` : url.path
@@ -34,17 +35,21 @@ export function route(serving: Serving, { request, caller: from }: Arrived, foun
   if (match.kind === 'discover') {
     const { endpoint, params: given } = match
     const params = isSold(endpoint) && isTemplate(given) ? trialOf(endpoint, offering).path : given
-    return probe(engine, endpoint, requestContextOf(request, url, { caller, params, bazaar: documents.bazaar }))
+    return probe(
+      engine,
+      endpoint,
+      requestContextOf(request, url, { caller, params, methods, bazaar: documents.bazaar }),
+    )
   }
   if (match.kind !== 'found') return notFound(serving, match, { request, path })
   const { endpoint, params } = match
   const bazaar = endpoint.kind === 'poll' ? NO_BAZAAR : documents.bazaar
-  const requestContext = requestContextOf(request, url, { caller, params, bazaar })
+  const requestContext = requestContextOf(request, url, { caller, params, methods, bazaar })
   if (endpoint.kind !== 'poll') found.errorFormat = endpoint.errorFormat ?? 'plain'
   if (endpoint.kind !== 'free') requireOnePayment(request)
   const keyed = endpoint.kind === 'free' ? undefined : openKey(engine.ports.chain, requestContext)
   if (keyed && endpoint.kind !== 'free') {
-    const contextOf = (apiKey: OpenedKey) => requestContextOf(request, url, { caller, params, bazaar, apiKey })
+    const contextOf = (apiKey: OpenedKey) => requestContextOf(request, url, { caller, params, methods, bazaar, apiKey })
     const answer = answerKeyed(engine, { endpoint, keyed, id: params.id ?? '' }, contextOf)
     return asAccepted(engine, endpoint, { request, answer })
   }

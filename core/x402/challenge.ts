@@ -61,8 +61,8 @@ export type Head = {
   readonly hasX402?: boolean
 }
 
-/** `listed`: the offers of the headers. */
-export type Challenge = { headers: Record<string, string>; body: string; listed: readonly Offer[] }
+/** `charged`: the offers that `WWW-Authenticate` has room for in another protocol. */
+export type Challenge = { headers: Record<string, string>; body: string; charged: readonly Offer[] }
 
 /**
  * The three challenge headers and the mirrored body of a 402 (contract 1.3). With one offer the headers are equal; with
@@ -92,7 +92,7 @@ export function challenge(
       ...(parts.hasX402 && { 'www-authenticate': `X402 requirements=${one}` }),
     },
     body: `{"x402Version":${VERSION},"accepts":${accepts},"extensions":{${extensions.filter(Boolean).join(',')}},${JSON.stringify(body).slice(1)}`,
-    listed: parts.listed,
+    charged: parts.charged,
   }
 }
 
@@ -113,22 +113,25 @@ type Level = {
   readonly all: readonly (string | undefined)[]
   readonly one: readonly (string | undefined)[]
   readonly listed: readonly Offer[]
+  /** Those of them that have a challenge of another protocol too. */
+  readonly charged: readonly Offer[]
   readonly hasX402: boolean
 }
 
 /** The content of `payment-required`, and of the other two headers. */
-type HeaderParts = { readonly all: string; readonly one: string } & Pick<Level, 'listed' | 'hasX402'>
+type HeaderParts = { readonly all: string; readonly one: string } & Pick<Level, 'charged' | 'hasX402'>
 
 /** The most complete challenge that fits. The last level is taken as it is: its one offer is never left out. */
 function fitting({ beside = 0, chargeSize, hasX402 = true }: Head, telling: Telling): HeaderParts {
   const room = MAX_HEADERS - MAX_BESIDE - beside
-  const isRoom = ({ listed, ...parts }: HeaderParts) => {
-    const charges = chargeSize ? listed.reduce((sum, offer) => sum + chargeSize(offer), 0) : 0
+  const sizeOf = chargeSize ?? (() => 0)
+  const isRoom = ({ charged, ...parts }: HeaderParts) => {
+    const charges = charged.reduce((sum, offer) => sum + sizeOf(offer), 0)
     const copies = parts.hasX402 ? 2 : 1
     return encodedSize(parts.all) + copies * encodedSize(parts.one) + charges <= room
   }
   let parts: HeaderParts | undefined
-  for (const level of levels(telling, hasX402)) {
+  for (const level of levels({ ...telling, isCharged: (offer) => sizeOf(offer) > 0 }, hasX402)) {
     parts = partsOf(level, telling)
     if (isRoom(parts)) break
   }
@@ -137,16 +140,26 @@ function fitting({ beside = 0, chargeSize, hasX402 = true }: Head, telling: Tell
 
 /**
  * From the most complete level to the shortest. Left out, in this order: the schema of the identifier, which no client
- * reads; the description; the second copy of `bazaar`, the end of a long URL and the hints of an offer; offers after
- * the first `exact` one, from the last; `bazaar`, which indexers read in `payment-required` alone; last the scheme
- * `X402`. A signature needs none of them.
+ * reads; the description; the second copy of `bazaar`, the end of a long URL and the hints of an offer; challenges of
+ * another protocol after the first; offers after the first `exact` one, from the last; `bazaar`, which indexers read in
+ * `payment-required` alone; last the scheme `X402`. A signature needs none of them.
  */
-function* levels({ resource, offers, bazaar: brief, signIn }: Telling, hasX402: boolean): Generator<Level> {
+function* levels(
+  { resource, offers, bazaar: brief, signIn, isCharged }: Telling & { isCharged(offer: Offer): boolean },
+  hasX402: boolean,
+): Generator<Level> {
   const { description: _, ...bare } = resource
   const short = { url: bare.url.slice(0, SHORT_URL) }
   const bazaar = brief && `"bazaar":${brief}`
   const rich = [DECLARED_BRIEFLY, bazaar]
-  const whole = { resource, all: [...rich, signIn], one: rich, listed: offers, hasX402 }
+  const whole = {
+    resource,
+    all: [...rich, signIn],
+    one: rich,
+    listed: offers,
+    charged: offers.filter(isCharged),
+    hasX402,
+  }
   if (!bazaar) yield { ...whole, all: [DECLARED, signIn], one: [DECLARED] }
   yield whole
   yield { ...whole, resource: bare }
@@ -155,26 +168,35 @@ function* levels({ resource, offers, bazaar: brief, signIn }: Telling, hasX402: 
   if (offers.length > 1) yield once
   yield { ...once, resource: { ...bare, url: short.url } }
   let listed = offers.map(withoutHint)
-  if (offers.length === 1) yield { ...once, resource: short, listed }
-  const least = { ...once, resource: short, one: [], listed }
+  let charged = listed.filter(isCharged)
+  if (offers.length === 1) yield { ...once, resource: short, listed, charged }
+  const least = { ...once, resource: short, one: [], listed, charged }
   yield { ...least, all: [bazaar, signIn] }
+  while (charged.length > 1) {
+    charged = charged.slice(0, -1)
+    yield { ...least, all: [bazaar, signIn], charged }
+  }
   const first = firstOf(listed)
   while (listed.length > 1) {
     const last = listed.findLastIndex((each) => each !== first)
     listed = listed.filter((_each, at) => at !== last)
-    yield { ...least, all: [bazaar, signIn], listed }
+    charged = charged.filter((each) => listed.includes(each))
+    yield { ...least, all: [bazaar, signIn], listed, charged }
   }
-  yield { ...least, all: [signIn], listed }
-  yield { ...least, all: [signIn], listed, hasX402: false }
+  yield { ...least, all: [signIn], listed, charged }
+  yield { ...least, all: [signIn], listed, charged, hasX402: false }
 }
 
-function partsOf({ resource, all, one, listed, hasX402 }: Level, { begin, offers, accepts }: Telling): HeaderParts {
+function partsOf(
+  { resource, all, one, listed, charged, hasX402 }: Level,
+  { begin, offers, accepts }: Telling,
+): HeaderParts {
   const described = JSON.stringify(resource)
   const frame = (list: string, extensions: Level['all']) =>
     `${begin}${described},"accepts":${list},"extensions":{${extensions.filter(Boolean).join(',')}}}`
   const list = listed === offers ? accepts : JSON.stringify(listed)
   const first = listed.length > 1 ? JSON.stringify([firstOf(listed)]) : list
-  return { all: frame(list, [...all, sponsoredIn(listed)]), one: frame(first, one), listed, hasX402 }
+  return { all: frame(list, [...all, sponsoredIn(listed)]), one: frame(first, one), charged, hasX402 }
 }
 
 const sponsoredIn = (offers: readonly Offer[]): string | undefined =>

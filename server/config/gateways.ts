@@ -39,7 +39,7 @@ const rowSettings = {
     Type.Boolean({ default: false }),
   ),
   mpp: defaulted(
-    'Takes the Machine Payments Protocol beside x402, where it is paid by `exact` on an EVM network. See [MPP](gateways_and_chains.md#mpp).',
+    'Takes the Machine Payments Protocol beside x402, where it is paid by `exact` on an EVM network, or on Solana by a fee payer of its own. See [MPP](gateways_and_chains.md#mpp).',
     Type.Boolean({ default: true }),
   ),
 }

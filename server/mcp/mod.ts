@@ -14,6 +14,8 @@ import { type ReadMedia, resultOf } from './result.ts'
 import { type Operations, operationsOf, toolName } from './tools.ts'
 
 export const MCP = '/mcp'
+/** Leaves the scheme X402 out of a 402, which no client of MCP reads: challenges have its room. */
+const ANY_METHOD = { 'accept-payment': '*/*' }
 /** Between two comments of a stream, in milliseconds: shorter than the idle timeout of any hop. */
 const HEARTBEAT_MS = 5_000
 
@@ -93,6 +95,7 @@ async function callTool(
     const { method, path, body } = operation.request(args)
     const headers = {
       ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...ANY_METHOD,
       ...payment(meta),
       ...credentialHeader(meta),
     }

@@ -5,7 +5,8 @@
 import type { Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { fieldsOf } from '../../core/lib/mod.ts'
-import { CHARGE, decodeUrl, encodeUrl, endOf, nonceOf, readChallenges } from '../../core/mpp/mod.ts'
+import { decodeUrl, encodeUrl, endOf, INTENT, readChallenges } from '../../core/mpp/mod.ts'
+import { evmCharge, nonceOf } from '../../adapters/chains/evm/charge.ts'
 import { EVM_NETWORKS } from '../../adapters/chains/evm/networks.ts'
 import type { Signature } from '../buyer/journal.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
@@ -43,7 +44,7 @@ function challengeOf(parameters: Readonly<Record<string, string>>, now: number):
   const { id, realm, method, intent, request = '', header = 'Authorization' } = parameters
   const { amount, currency, recipient, methodDetails } = fieldsOf(decodeUrl(request))
   const { chainId, credentialTypes, splits } = fieldsOf(methodDetails)
-  const isOurs = method === CHARGE.method && intent === CHARGE.intent && id !== undefined && realm !== undefined
+  const isOurs = method === evmCharge.name && intent === INTENT && id !== undefined && realm !== undefined
   const types = Array.isArray(credentialTypes) ? credentialTypes : []
   const end = endOf(parameters) ?? 0
   const areTexts = [amount, currency, recipient].every((each) => typeof each === 'string')

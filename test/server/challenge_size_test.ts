@@ -12,7 +12,8 @@ import { isSold } from '../../core/endpoint/mod.ts'
 import { catalog, type Gateway } from '../../core/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
 import { pathOf, pricedTrial } from '../../core/endpoint/samples.ts'
-import { isChargeable, readChallenges } from '../../core/mpp/challenge.ts'
+import { families } from '../../adapters/chains/families.ts'
+import { readChallenges } from '../../core/mpp/challenge.ts'
 import { challenge } from '../../core/x402/challenge.ts'
 import { refusalHeaders } from '../../core/x402/protocol.ts'
 import { app } from '../../server/app.ts'
@@ -93,7 +94,7 @@ function gatewayOf(terms: readonly Terms[], chain = memoryChain()) {
     chatVendor: scriptedChat(),
     video: scriptedVideo(),
     audio: scriptedAudio(),
-    ports: { clock, vendors: { ...embedded(clock) }, chain: { ...chain, terms: () => terms } },
+    ports: { clock, vendors: { ...embedded(clock) }, chain: { ...chain, families, terms: () => terms } },
   })
 }
 
@@ -159,13 +160,17 @@ describe.each(Object.entries(METHODS))('a gateway paid by %s', (_, terms) => {
       // Of four rails that begin with Solana only two fit beside a challenge of MPP: the body has the others.
       const listed = terms.length > 3 ? terms.slice(0, Math.max(2, all.accepts.length)) : terms
       const challenges = readChallenges(headers.get('www-authenticate') ?? '')
-      const charged = listed.filter((each) => isChargeable(each))
-      expect(challenges.length).toBe(charged.length)
+      const charged = listed.flatMap((each) => families.find(({ charge }) => charge?.isFor(each))?.charge?.name ?? [])
+      // A challenge of Solana takes 700 bytes: beside other offers it may be left out, and the first one never is.
+      const needed = charged.length === terms.length && !charged.includes('solana') ? charged.length : 1
+      expect(challenges.map(({ method }) => method)).toEqual(charged.slice(0, Math.max(needed, challenges.length)))
       expect(all.accepts.map(({ network, extra }: Terms) => [network, extra.name])).toEqual(
         listed.map(({ network, extra }) => [network, extra.name]),
       )
       expect([one.accepts, one.error]).toEqual([[all.accepts[0]], all.error])
-      if (terms.length === 1) expect(headers.get('x-payment-required')).toBe(headers.get('payment-required'))
+      // Only the copies of bazaar are left out of the second header, where a challenge leaves no room for them.
+      if (terms.length === 1) expect(one).toEqual({ ...all, extensions: one.extensions })
+      if (terms.length === 1 && charged[0] !== 'solana') expect(one).toEqual(all)
       if (text.startsWith('{')) expect(JSON.parse(text).accepts.slice(0, listed.length)).toMatchObject(all.accepts)
       if (text.startsWith('{')) expect(JSON.parse(text).accepts.length).toBe(terms.length)
     }

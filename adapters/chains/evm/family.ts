@@ -1,6 +1,7 @@
 /** The family of EVM networks. */
 import { checksummed } from '../../../core/lib/mod.ts'
 import type { ChainFamily } from '../../../core/ports/mod.ts'
+import { evmCharge } from './charge.ts'
 import { EVM_NETWORKS } from './networks.ts'
 
 const ADDRESS = '0x[0-9a-fA-F]{40}'
@@ -21,4 +22,5 @@ export const evmFamily: ChainFamily = {
   addressOf: (text) => (isAddress.test(text) ? checksummed(text) : undefined),
   signsTransfers: true,
   networks: EVM_NETWORKS,
+  charge: evmCharge,
 }

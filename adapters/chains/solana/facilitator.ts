@@ -71,6 +71,9 @@ export type SolanaFacilitatorConfig = {
 
 export type SolanaFacilitatorChain = Chain & Omit<SolanaChain, 'feePayers'>
 
+/** Facilitators want the compute limit before its price, and clients of MPP write it after. */
+const { charge: _, ...uncharged } = solanaFamily
+
 /** The protocol's own limits: the fee is the facilitator's to judge. */
 const FACILITATOR_LIMITS: FeeLimits = {
   maxComputeUnits: 1_400_000,
@@ -160,7 +163,7 @@ export function solanaFacilitator(config: SolanaFacilitatorConfig): SolanaFacili
   }
   if (config.feePayer !== undefined && !parts.feePayer) throw new RangeError('fee_payer is not an address')
   return {
-    families: [solanaFamily],
+    families: [uncharged],
     terms: (...args) => terms(parts, ...args),
     identify: (...args) => identify(parts, ...args),
     verify: (...args) => verify(parts, ...args),

@@ -1,5 +1,6 @@
 /** The family of Solana's networks. */
 import type { ChainFamily } from '../../../core/ports/mod.ts'
+import { solanaCharge } from './charge.ts'
 import { SOLANA_NETWORKS } from './networks.ts'
 
 const BASE58 = '[1-9A-HJ-NP-Za-km-z]'
@@ -23,4 +24,5 @@ export const solanaFamily: ChainFamily = {
   leastValiditySeconds: 180,
   retriesByPaying: true,
   networks: SOLANA_NETWORKS,
+  charge: solanaCharge,
 }

@@ -1,22 +1,32 @@
 /** What a client of MPP does with the offer of a 402: it takes the challenge, and signs what that prescribes. */
-import { type Challenge, endOf, isChargeable, nonceOf } from '../../../core/mpp/mod.ts'
+import { evmCharge, nonceOf } from '../../../adapters/chains/evm/charge.ts'
+import { solanaCharge } from '../../../adapters/chains/solana/charge.ts'
+import { type Challenge, type ChargeMethod, decodeUrl, endOf } from '../../../core/mpp/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { challengeIn, credentialOf, headerOf } from '../../core/mpp/mpp_kit.ts'
 
 const challengeOf = ({ extra }: Offer) => extra?.challenge as Challenge | undefined
 
-/** The offer carries its challenge to whoever signs it. */
-export const chargeClient = {
+/** The offer carries its challenge to whoever signs it, and what that prescribes of a transaction. */
+const clientOf = (method: ChargeMethod, credential: (challenge: Challenge, payment: Payment) => object) => ({
   read: (offers: readonly Offer[], headers: Headers) =>
-    offers
-      .filter(isChargeable)
-      .map((offer) => ({ ...offer, extra: { ...offer.extra, challenge: challengeIn(headers) } })),
+    offers.filter(method.isFor).map((offer) => {
+      const challenge = challengeIn(headers)
+      const memo = decodeUrl(challenge.request)?.externalId
+      return { ...offer, extra: { ...offer.extra, challenge, ...(memo !== undefined && { memo }) } }
+    }),
   headers(payment: Payment) {
     const challenge = challengeOf(payment.accepted)
     if (!challenge) throw new Error('the offer has no challenge')
-    return { authorization: headerOf(credentialOf(challenge, payment)) }
+    return { authorization: headerOf(credential(challenge, payment)) }
   },
-}
+})
+
+export const chargeClient = clientOf(evmCharge, credentialOf)
+export const solanaChargeClient = clientOf(solanaCharge, (challenge, { payload: { transaction } }) => ({
+  challenge,
+  payload: { type: 'transaction', transaction },
+}))
 
 /** What a challenge leaves no choice of. Nothing for an offer without one. */
 export function prescribed(offer: Offer): { readonly nonce?: string; readonly validBefore?: bigint } {

@@ -7,6 +7,7 @@ import { facilitatorHarness, referenceSolanaDesk } from '../../adapters/chains/s
 import { solanaHarness } from '../../adapters/chains/solana/solana_kit.ts'
 import { testClock } from '../../kit.ts'
 import type { ChainHarness } from '../chains.ts'
+import { solanaChargeClient } from './charge_client.ts'
 import type { Scheme, SchemeFactory } from './scheme.ts'
 
 export const batchedScheme: SchemeFactory = async () => {
@@ -16,10 +17,11 @@ export const batchedScheme: SchemeFactory = async () => {
 
 /** `node` is asked for when it is needed, because tests start it. */
 export const solanaScheme =
-  (node: () => SolanaNode): SchemeFactory =>
+  (way: 'solana/fee_payer' | 'solana/charge', node: () => SolanaNode): SchemeFactory =>
   async () => {
     const h = await solanaHarness(node())
-    return schemeOn(h, { way: 'solana/fee_payer', close: async () => h.chain.close() })
+    const scheme = schemeOn(h, { way, close: async () => h.chain.close() })
+    return way === 'solana/charge' ? { ...scheme, ...solanaChargeClient } : scheme
   }
 
 export const solanaFacilitatorScheme =

@@ -2,8 +2,8 @@
 import type { Chain, Clock, Offer, Payment, Storage } from '../../../core/mod.ts'
 import type { WayToPay as Configured } from '../../../server/config/payment_methods.ts'
 
-/** MPP comes with `exact` on EVM, and API keys with `batch-settlement`, whatever the network. */
-export type WayToPay = Configured | 'evm/charge' | 'evm/keys'
+/** MPP comes with `exact` that we settle ourselves, and API keys with `batch-settlement`, whatever the network. */
+export type WayToPay = Configured | 'evm/charge' | 'solana/charge' | 'evm/keys'
 
 /** What is promised of every way to pay. The tests of `promises.ts` have these names. */
 export const PROMISES = {

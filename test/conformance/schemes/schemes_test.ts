@@ -19,10 +19,11 @@ runRow('evm/exact', memoryScheme('evm/exact'), 'in memory')
 runRow('evm/charge', memoryScheme('evm/charge'), 'in memory')
 runRow('evm/upto', memoryScheme('evm/upto'), 'in memory')
 runRow('batched', batchedScheme)
-runRow(
-  'solana/fee_payer',
-  solanaScheme(() => node),
-)
+for (const way of ['solana/fee_payer', 'solana/charge'] as const)
+  runRow(
+    way,
+    solanaScheme(way, () => node),
+  )
 runRow(
   'solana/facilitators',
   solanaFacilitatorScheme(() => node),

@@ -101,6 +101,11 @@ export const TABLE: Table = {
     ),
     refunds: reason(NO_DEPOSIT),
   },
+  'solana/charge': {
+    ...everywhere,
+    gas: reason('its transaction is settled by the code of exact, with the limits of its fee: the row of fee_payer'),
+    refunds: reason(NO_DEPOSIT),
+  },
   'solana/facilitators': {
     ...everywhere,
     gas: reason('the facilitator is the fee payer; the gateway has no account on the chain'),

@@ -1,9 +1,10 @@
 /** Payments by MPP at a whole gateway: what its 402s offer, which credentials pay, and what a stranger can do. */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { type Challenge, nonceOf, readChallenges } from '../../../core/mpp/challenge.ts'
+import { nonceOf } from '../../../adapters/chains/evm/charge.ts'
+import { readChallenges } from '../../../core/mpp/challenge.ts'
 import { canonicalJson, decodeUrl, encodeUrl } from '../../../core/mpp/codec.ts'
-import type { Credential } from '../../../core/mpp/credential.ts'
+import type { Challenge, Credential } from '../../../core/mpp/method.ts'
 import { scriptedChat, wholeAnswer } from '../../fakes/chat.ts'
 import { encodePayment, FOX, GENERATIONS, kit, type KitOptions, ORIGIN, x402Scheme } from '../../kit.ts'
 import { challengeIn, credentialOf, headerOf, offerIn, payCharge } from '../mpp/mpp_kit.ts'

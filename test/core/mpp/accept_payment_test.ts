@@ -17,9 +17,9 @@ test.each([
   ['evm/charge;q=2', 'unasked'],
   ['', 'unasked'],
 ] as const)('Accept-Payment %p says of evm/charge: %s; the most specific range decides', (header, acceptance) => {
-  expect(acceptanceOf(header)).toBe(acceptance)
+  expect(acceptanceOf(header, 'evm')).toBe(acceptance)
 })
 
 test('an Accept-Payment of more than four kilobytes counts as absent', () => {
-  expect(acceptanceOf(`${'evm/charge, '.repeat(500)}evm/charge`)).toBe('unasked')
+  expect(acceptanceOf(`${'evm/charge, '.repeat(500)}evm/charge`, 'evm')).toBe('unasked')
 })

@@ -1,8 +1,9 @@
 /** A client of MPP on the chain in memory: reads the challenge of a 402, and writes the credential that pays it. */
 import type { MemoryChain } from '../../../adapters/chains/evm/memory.ts'
-import { type Challenge, endOf, nonceOf, readChallenges } from '../../../core/mpp/challenge.ts'
+import { nonceOf } from '../../../adapters/chains/evm/charge.ts'
+import { endOf, readChallenges } from '../../../core/mpp/challenge.ts'
 import { decodeUrl, encodeUrl } from '../../../core/mpp/codec.ts'
-import type { Credential } from '../../../core/mpp/credential.ts'
+import type { Challenge, Credential } from '../../../core/mpp/method.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 
 /** The only challenge of a 402. Throws if there is none. */

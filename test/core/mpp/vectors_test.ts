@@ -1,16 +1,9 @@
 /** The worked example of mppx 0.11, each value recomputed there with plain HMAC and keccak. */
 import { expect, test } from 'bun:test'
 import { chargeReceipt } from '../../../core/mpp/receipt.ts'
-import {
-  boundText,
-  type Challenge,
-  chargeRequest,
-  endOf,
-  issuer,
-  nonceOf,
-  readChallenges,
-  writeChallenge,
-} from '../../../core/mpp/challenge.ts'
+import { chargeRequest, evmCharge, nonceOf } from '../../../adapters/chains/evm/charge.ts'
+import { boundText, endOf, issuer, readChallenges, writeChallenge } from '../../../core/mpp/challenge.ts'
+import type { Challenge } from '../../../core/mpp/method.ts'
 import { canonicalJson, decodeUrl, encodeUrl } from '../../../core/mpp/codec.ts'
 import { credentialProblem, decodeCredential } from '../../../core/mpp/credential.ts'
 
@@ -112,10 +105,13 @@ test('a credential is the payment of an exact offer, whose authorization has its
     [PLAIN, SIGNED_PLAIN],
     [WITH_HEADER, SIGNED_HEADER],
   ] as const) {
-    const decoded = decodeCredential(`Payment ${encodeUrl(JSON.stringify(credentialOf(challenge, signature)))}`, null)
+    const decoded = decodeCredential(`Payment ${encodeUrl(JSON.stringify(credentialOf(challenge, signature)))}`, {
+      methods: [evmCharge],
+      idempotencyKey: null,
+    })
     if (!decoded.ok) throw new Error(decoded.reason)
-    expect(credentialProblem(decoded.credential, { issuer: OURS, realm: SLOTS.realm, now: 0 })).toBeUndefined()
-    const { type: _, signature: signed, ...authorization } = decoded.credential.payload
+    expect(credentialProblem(decoded, { issuer: OURS, realm: SLOTS.realm, now: 0 })).toBeUndefined()
+    const { type: _, signature: signed, ...authorization } = decoded.credential.payload as Record<string, string>
     expect(decoded.payment.payload).toEqual({ signature: signed, authorization })
     expect(decoded.payment.accepted).toMatchObject({ scheme: 'exact', network: 'eip155:84532', amount: '2000' })
   }
@@ -124,7 +120,10 @@ test('a credential is the payment of an exact offer, whose authorization has its
 test('the receipt has the four members of the core, the id of the challenge and the chain', () => {
   const transaction = `0x${'ab'.repeat(32)}`
   const settledAt = Date.parse('2030-01-01T00:00:00Z')
-  const written = chargeReceipt({ transaction, network: 'eip155:84532' }, { challengeId: PLAIN.id, settledAt })
+  const written = chargeReceipt(
+    { transaction, network: 'eip155:84532' },
+    { method: evmCharge, challengeId: PLAIN.id, settledAt },
+  )
   expect(decodeUrl(written)).toEqual({
     status: 'success',
     method: 'evm',

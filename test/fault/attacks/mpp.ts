@@ -1,7 +1,8 @@
 /** MPP: credentials that are changed, reused, forged, or of another wallet, over HTTP and at /mcp. */
 import type { Hex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type Challenge, decodeUrl, encodeUrl, endOf, nonceOf, readChallenges } from '../../../core/mpp/mod.ts'
+import { nonceOf } from '../../../adapters/chains/evm/charge.ts'
+import { type Challenge, decodeUrl, encodeUrl, endOf, readChallenges } from '../../../core/mpp/mod.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import type { Attack, Outcome } from './attack.ts'
 import {

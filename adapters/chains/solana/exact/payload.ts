@@ -82,7 +82,8 @@ export async function checkPayment(
     return invalid('network_mismatch', `the offer is for ${offer.network}, this chain is ${network}`)
   if (accepted.asset !== offer.asset)
     return mismatch('payload_mint_mismatch', 'accepted.asset', accepted.asset, offer.asset)
-  const { feePayer: offered, memo } = offer.extra ?? {}
+  const { feePayer: offered } = offer.extra ?? {}
+  const isCharge = typeof accepted.extra?.memo === 'string'
   if (typeof offered !== 'string') return invalid('payload_missing_fee_payer', 'the offer has no extra.feePayer')
   if (!isOneOf(feePayers, offered))
     return invalid('fee_payer_not_managed_by_facilitator', `the fee payer ${offered} is no longer used here`)
@@ -105,7 +106,13 @@ export async function checkPayment(
   if (missing) return invalid('payload_signature_invalid', `the signature of ${missing} is not valid for this message`)
 
   const refusal =
-    limits && (checkCount(instructions) ?? checkCompute(instructions, { signatures: signatures.length, limits, offer }))
+    limits &&
+    (checkCount(instructions) ??
+      checkCompute(isCharge ? computeBudget(instructions) : instructions, {
+        signatures: signatures.length,
+        limits,
+        offer,
+      }))
   if (refusal) return refusal
   const transfer = parseTransfer(instructions[2])
   if (!transfer)
@@ -143,6 +150,9 @@ export async function checkPayment(
     amount,
     memos: memosOf(instructions),
   }
+  // A credential of MPP answers its challenge by this memo alone, whatever it is sent for.
+  const isOther = checkMemo(instructions, accepted.extra?.memo)
+  if (isOther) return isOther
   if (!limits) return exact
 
   if (amount !== parseAtomic(offer.amount))
@@ -156,7 +166,7 @@ export async function checkPayment(
       `the source of the transfer is ${source}; it must be the associated token account of ${payer}`,
     )
   if (source === destination) return invalid('payload_recipient_mismatch', 'the payer is the recipient')
-  return checkRest(instructions.slice(3), memo) ?? exact
+  return checkRest(instructions.slice(3)) ?? checkMemo(instructions, offer.extra?.memo) ?? exact
 }
 
 function checkCount({ length }: readonly Instruction[]): Refused | undefined {
@@ -166,7 +176,7 @@ function checkCount({ length }: readonly Instruction[]): Refused | undefined {
 
 /** Compute limit and price must come first, which excludes a durable nonce: with one the payment would never expire. */
 function checkCompute(
-  [limit, price]: readonly Instruction[],
+  [limit, price]: readonly (Instruction | undefined)[],
   { signatures, limits, offer }: { readonly signatures: number; readonly limits: FeeLimits; readonly offer: Offer },
 ): Refused | undefined {
   const errorCode = 'payload_transaction_instructions_compute'
@@ -202,8 +212,13 @@ function priorityFor({ amount }: Offer, { priorityLamportsPerToken }: FeeLimits)
   return most > LEAST_PRIORITY ? most : LEAST_PRIORITY
 }
 
+/** The instructions for limit and price, in this order: clients of MPP write the price first. */
+const computeBudget = ([first, second]: readonly Instruction[]): readonly (Instruction | undefined)[] =>
+  computeBudgetValue(first, 0x03, 8) === undefined ? [first, second] : [second, first]
+
 /** The fee of a payment in lamports: 5,000 per signature plus the compute units at their price. */
-export function feeOf({ instructions: [limit, price], signatures }: SolanaTransaction): number {
+export function feeOf({ instructions, signatures }: SolanaTransaction): number {
+  const [limit, price] = computeBudget(instructions)
   return Number(
     computeFee({
       units: computeBudgetValue(limit, 0x02, 4) ?? 0n,
@@ -249,20 +264,24 @@ const memosOf = (instructions: readonly Instruction[]) =>
 
 const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
 
-/** After the transfer only Lighthouse guards and memos may follow; if the offer names a memo, exactly that one. */
-function checkRest(rest: readonly Instruction[], memo: unknown): Refused | undefined {
+/** After the transfer only Lighthouse guards and memos may follow. */
+function checkRest(rest: readonly Instruction[]): Refused | undefined {
   const unknownIndex = rest.findIndex(({ program }) => program !== LIGHTHOUSE && program !== MEMO)
-  if (unknownIndex >= 0)
-    return invalid(
-      `payload_unknown_${NTH[unknownIndex]}_instruction`,
-      `it calls ${rest[unknownIndex]?.program}; only Lighthouse and Memo may follow the transfer`,
-    )
+  if (unknownIndex < 0) return undefined
+  return invalid(
+    `payload_unknown_${NTH[unknownIndex]}_instruction`,
+    `it calls ${rest[unknownIndex]?.program}; only Lighthouse and Memo may follow the transfer`,
+  )
+}
+
+/** Where a memo is prescribed, exactly that one. */
+function checkMemo(instructions: readonly Instruction[], memo: unknown): Refused | undefined {
   if (typeof memo !== 'string' || memo === '') return undefined
-  const [first, ...more] = memosOf(rest)
+  const [first, ...more] = memosOf(instructions)
   if (!first || more.length > 0)
     return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer requires one`)
   if (new TextDecoder().decode(first) === memo) return undefined
-  return invalid('payload_memo_mismatch', 'its memo differs from the one in the offer')
+  return invalid('payload_memo_mismatch', 'its memo differs from the one that is prescribed')
 }
 
 // ── shared steps ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -164,7 +164,7 @@ export async function transfer({ from, to, amount, mint = MINT, ...given }: Send
 
 let memos = 0
 
-/** What the official client sends for an offer. */
+/** What the official client sends for an offer; with a prescribed memo, what the client of MPP sends. */
 export async function draftOf(
   node: SolanaNode,
   payer: KeyPairSigner,
@@ -176,10 +176,14 @@ export async function draftOf(
     to: options.to ?? offer.payTo,
     amount: options.amount ?? BigInt(offer.amount),
   })
+  const { memo: prescribed } = offer.extra ?? {}
   return {
     feePayer: offer.extra?.feePayer as Address,
     blockhash: await blockhashOf(node, 'confirmed'),
-    instructions: [unitLimit(20_000), unitPrice(1n), moved, memo(`memo ${++memos}`)],
+    instructions:
+      typeof prescribed === 'string'
+        ? [unitPrice(1n), unitLimit(200_000), moved, memo(prescribed)]
+        : [unitLimit(20_000), unitPrice(1n), moved, memo(`memo ${++memos}`)],
     signers: [payer],
   }
 }

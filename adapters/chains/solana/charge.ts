@@ -1,0 +1,80 @@
+/**
+ * The method `solana` of MPP (`draft-solana-charge-00`), pulled and with a fee payer of ours: the transaction of an
+ * `exact` offer, with the memo that the challenge prescribes. Without it two equal charges under one blockhash would be
+ * one transaction, and a credential would answer any challenge of its price.
+ */
+import { sha256 } from '@noble/hashes/sha256'
+import { bytesToHex } from '@noble/hashes/utils'
+import { fieldsOf, fromBase64 } from '../../../core/lib/mod.ts'
+import {
+  canonicalJson,
+  type Challenge,
+  type ChargeMethod,
+  type Credential,
+  decodeUrl,
+  encodeUrl,
+} from '../../../core/mpp/mod.ts'
+import { SOLANA_NETWORKS } from './networks.ts'
+
+/** Names of networks in challenges. Any other network is `localnet`, and `opaque` has its id. */
+const CLUSTERS: Readonly<Record<string, string>> = {
+  'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp': 'mainnet-beta',
+  'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1': 'devnet',
+}
+const LOCAL = 'localnet'
+const USDC_DECIMALS = 6
+/** The program of Circle's USDC. For another mint, clients ask their node. */
+const TOKEN = 'TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA'
+/** Longest transaction in base64: 1,232 bytes. */
+const TRANSACTION = /^[A-Za-z0-9+/]{1,1642}={0,2}$/
+
+export const solanaCharge: ChargeMethod = {
+  name: 'solana',
+  isFor: ({ scheme, network, extra }) =>
+    scheme === 'exact' && network.startsWith('solana:') && typeof extra?.feePayer === 'string',
+  write({ network, amount, asset, payTo, extra: { feePayer, recentBlockhash } = {} }, unique) {
+    const isUsdc = SOLANA_NETWORKS[network]?.usdc?.address === asset
+    const methodDetails = {
+      decimals: USDC_DECIMALS,
+      feePayer: true,
+      feePayerKey: feePayer,
+      network: CLUSTERS[network] ?? LOCAL,
+      ...(recentBlockhash !== undefined && { recentBlockhash }),
+      ...(isUsdc && { tokenProgram: TOKEN }),
+    }
+    const request = { amount, currency: asset, externalId: unique, methodDetails, recipient: payTo }
+    return {
+      request: encodeUrl(canonicalJson(request)),
+      ...(!(network in CLUSTERS) && { opaque: encodeUrl(canonicalJson({ network })) }),
+    }
+  },
+  read({ challenge, payload: { type, transaction } }) {
+    if (type !== 'transaction') return `/type: expected "transaction", which this gateway sends; got ${quoted(type)}`
+    if (typeof transaction !== 'string' || !TRANSACTION.test(transaction))
+      return '/transaction: expected a signed transaction in base64, of 1,232 bytes at most'
+    const { externalId } = fieldsOf(decodeUrl(challenge.request))
+    // The memo of the challenge, which the transaction has to write. Never empty: a challenge of ours has one.
+    return { network: networkOf(challenge), extra: { memo: String(externalId) }, payload: { transaction } }
+  },
+  problem: () => undefined,
+  isKey: (credential, key) => key.endsWith(`/${idOf(credential)}`),
+  receipt: () => ({}),
+}
+
+function networkOf({ request, opaque = '' }: Challenge): string {
+  const { network } = fieldsOf(fieldsOf(decodeUrl(request)).methodDetails)
+  const known = Object.keys(CLUSTERS).find((name) => CLUSTERS[name] === network)
+  return known ?? String(fieldsOf(decodeUrl(opaque)).network)
+}
+
+/** SHA-256 of the message of a transaction, after its signatures; '' for one that cannot be read. */
+function idOf({ payload }: Credential): string {
+  try {
+    const bytes = fromBase64(String(payload.transaction))
+    return bytesToHex(sha256(bytes.subarray(1 + 64 * (bytes[0] ?? 0))))
+  } catch {
+    return ''
+  }
+}
+
+const quoted = (value: unknown): string => (JSON.stringify(value) ?? 'nothing').slice(0, 60)
