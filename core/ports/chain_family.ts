@@ -11,6 +11,8 @@ export type NetworkFacts = {
   readonly usdc?: { readonly address: string; readonly name?: string }
   /** Start of the page about a transaction. */
   readonly explorer?: string
+  /** A public node, by which the wallet of a buyer reads balances where it is told no other. */
+  readonly node?: string
   /** Its money is free. */
   readonly isTest?: true
 }

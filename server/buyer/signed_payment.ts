@@ -23,12 +23,13 @@ export type Offer = {
  */
 export function signatureOf(
   payment: string,
-  { offer, now }: { readonly offer: Offer; readonly now: number },
+  { offer, now, takesUpto = false }: { readonly offer: Offer; readonly now: number; readonly takesUpto?: boolean },
 ): Signature | string | undefined {
   const decoded = decodeObject(payment)
   const [accepted, payload] = [fieldsOf(decoded?.accepted), fieldsOf(decoded?.payload)]
   for (const name of ['scheme', 'network', 'asset', 'amount', 'payTo', 'maxTimeoutSeconds'] as const)
     if (accepted[name] !== offer[name]) return `The gateway asks for two payments: their ${name} differs.`
+  if (takesUpto && offer.scheme === 'upto') return permitProblem(payload, { offer, now })
   if (offer.scheme !== 'exact') return `The gateway asks for a payment by ${offer.scheme}, not exact.`
   const { network, asset } = offer
   const { from: payer, to, nonce, value, validBefore } = fieldsOf(payload.authorization)
@@ -37,6 +38,23 @@ export function signatureOf(
     String(value) === offer.amount &&
     String(to).toLowerCase() === offer.payTo.toLowerCase() &&
     Number(validBefore) <= now / 1000 + MAX_VALIDITY_S
-  if (!isBounded) return 'The wallet signed something else than the offer of the gateway.'
+  if (!isBounded) return OTHER
   return { network, asset, payer: String(payer), nonce: String(nonce), validBefore: Number(validBefore) }
 }
+
+/** Why an authorization by Permit2 is for something else than the offer: its seller may charge the whole amount. */
+function permitProblem(
+  payload: Readonly<Record<string, unknown>>,
+  { offer, now }: { readonly offer: Offer; readonly now: number },
+): string | undefined {
+  const { permitted, witness, deadline } = fieldsOf(payload.permit2Authorization)
+  const [{ token, amount }, { to }] = [fieldsOf(permitted), fieldsOf(witness)]
+  const isBounded =
+    String(amount) === offer.amount &&
+    String(token).toLowerCase() === offer.asset.toLowerCase() &&
+    String(to).toLowerCase() === offer.payTo.toLowerCase() &&
+    Number(deadline) <= now / 1000 + MAX_VALIDITY_S
+  return isBounded ? undefined : OTHER
+}
+
+const OTHER = 'The wallet signed something else than the offer of the gateway.'

@@ -2,6 +2,7 @@
 import { homedir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { privateKeyToAccount } from 'viem/accounts'
+import { networkFacts } from '../../adapters/chains/families.ts'
 import { inUsdc } from '../buyer/budget.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
 import { TOOL_LINES } from '../buyer/tool_lines.ts'
@@ -15,7 +16,8 @@ import { proxyToken, tokenPath } from '../proxy/token.ts'
 import type { Offer } from './buy/gateway.ts'
 import { walletOf } from './buy/wallet.ts'
 import { buyerKey } from './lib/buyer_key.ts'
-import { type ChannelLimits, proxyChannel } from './lib/proxy_channel.ts'
+import { type ChannelLimits, proxyChannel, usableChannels } from './lib/proxy_channel.ts'
+import { takesUpto, uptoSigner } from './buy/evm_wallet.ts'
 import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
 import { isLocal, microUsdc } from './lib/buyer_options.ts'
 
@@ -24,8 +26,8 @@ Codex, opencode, Gemini CLI, Cursor, the SDKs. It passes their requests on to a 
 a local wallet, and passes answers and streams back as they arrive. What is above a cap is refused and costs nothing.
 
 Usage: farebox proxy [--to URL] [--port N] [--max-per-call USDC] [--max-per-day USDC] [--max-per-session USDC]
-                     [--models IDS] [--payees ADDRESSES] [--test] [--rpc URL] [--channel [--deposit USDC]]
-                     [--new-token]
+                     [--models IDS] [--payees ADDRESSES] [--test] [--rpc URL] [--channel | --no-channel]
+                     [--deposit USDC] [--new-token]
        farebox proxy env claude|codex|opencode|gemini|openai|anthropic [--port N] [--model ID]
 
 Options:
@@ -40,12 +42,14 @@ Options:
                      terminal; without a terminal it is refused)
   --test             pay with test money, from the test wallet, on test networks only; a devnet on this machine
                      implies it
-  --rpc              URL of a node of the chain: what it says was never spent, and cannot be any longer, no longer
-                     counts; Solana needs it
-  --channel          pay by a channel (batch-settlement) where the seller offers it: one deposit, then each call is
-                     charged what it used; needs --rpc, except before a devnet. farebox wallet close sends the rest
-                     back
-  --deposit          with --channel: how much to deposit, in USDC (default: the seller's smallest deposit, if it is not
+  --rpc              URL of a node of the chain (default: that of a devnet, or a public node of the network): what it
+                     says was never spent, and cannot be any longer, no longer counts
+  --channel          pay by a channel (batch-settlement) or not at all where the seller offers it. By default it is used
+                     where it can be: one deposit, then each call is charged what it used, one after another; other
+                     sellers are paid by upto, which is charged what was used, or by exact. farebox wallet close sends
+                     the rest of a deposit back
+  --no-channel       deposit nothing
+  --deposit          how much to deposit in a channel, in USDC (default: the seller's smallest deposit, if it is not
                      above --max-per-day)
   --new-token        make a new token; programs with the former one are refused
   --model            env: the model to set
@@ -70,6 +74,7 @@ const options = {
   test: flag,
   rpc: text,
   channel: flag,
+  'no-channel': flag,
   deposit: text,
   'new-token': flag,
   model: text,
@@ -117,6 +122,8 @@ async function serve(io: Io, values: Values): Promise<void> {
     throw new UsageError(`--to must be an http or https URL, got ${JSON.stringify(url)}`)
   if (url.startsWith('http:') && !isLocal(url))
     throw new UsageError('--to must be an https URL: over plain HTTP others could read and change what is paid')
+  if (values['no-channel'] && (values.channel || values.deposit !== undefined))
+    throw new UsageError('--no-channel goes with neither --channel nor --deposit')
   const caps = {
     perCall: microUsdc('--max-per-call', values['max-per-call'] ?? '0.10'),
     perDay: microUsdc('--max-per-day', values['max-per-day'] ?? '5'),
@@ -127,10 +134,7 @@ async function serve(io: Io, values: Values): Promise<void> {
   const to = await baseOf(url)
   const wallet = await walletFor(io, { url, isTest: values.test ?? false, rpc: values.rpc })
   const home = homeOf(io)
-  if (values.deposit !== undefined && !values.channel) throw new UsageError('--deposit goes with --channel')
-  if (values.channel && wallet.rpcUrl === undefined)
-    throw new UsageError('--channel reads the channel from the chain: add the URL of an RPC node with --rpc')
-  const limits = values.channel && {
+  const limits = !values['no-channel'] && {
     directory: join(home, '.farebox/channels'),
     deposit: values.deposit === undefined ? undefined : microUsdc('--deposit', values.deposit),
     maxDeposit: caps.perDay,
@@ -147,7 +151,11 @@ async function serve(io: Io, values: Values): Promise<void> {
     payees: payeeList({ path: join(dirname(path), 'payees.json'), only: listOf(values.payees), ask: io.ask }),
     models: listOf(values.models),
     signer: wallet.signer,
-    ...(limits && { channel: (offer: Offer) => wallet.channel(offer, limits) }),
+    ...(limits && {
+      channel: (offer: Offer) => wallet.channel(offer, { ...limits, isForced: values.channel ?? false }),
+    }),
+    takesUpto: wallet.takesUpto,
+    turnTimeout: () => new Promise((resolve) => void setTimeout(resolve, TURN_MS).unref()),
     now: Date.now,
     wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
     report: (call) => io.err(lineOf(call, inUsdc(caps.perDay))),
@@ -157,6 +165,11 @@ async function serve(io: Io, values: Values): Promise<void> {
   io.err(
     `at most ${inUsdc(caps.perCall)} USDC a call and ${inUsdc(caps.perDay)} a day; farebox proxy env shows how to use it`,
   )
+  if (limits)
+    io.err(
+      `a seller with channels gets a deposit of ${inUsdc(limits.deposit ?? limits.maxDeposit)} USDC at most, of which it is ` +
+        'paid what was used; farebox wallet close returns the rest, and --no-channel deposits nothing',
+    )
 }
 
 function listening(port: number, handle: (request: Request) => Promise<Response>): number {
@@ -170,11 +183,14 @@ function listening(port: number, handle: (request: Request) => Promise<Response>
   }
 }
 
+/** How long a call waits for those before it in a channel, in milliseconds. Then it is paid by itself. */
+const TURN_MS = 60_000
+
 type Wallet = {
   readonly money: Money
-  readonly rpcUrl: string | undefined
   signer(offer: Offer): Promise<Signer>
-  channel(offer: Offer, limits: ChannelLimits): Promise<Channel>
+  channel(offer: Offer, limits: ChannelLimits & { readonly isForced: boolean }): Promise<Channel | undefined>
+  takesUpto(offer: Offer, extensions: Readonly<Record<string, unknown>>): Promise<boolean>
 }
 
 /** Opens the wallet of the money that this proxy pays with. The key stays in this process. */
@@ -183,25 +199,35 @@ async function walletFor(
   { url, isTest, rpc }: { readonly url: string; readonly isTest: boolean; readonly rpc: string | undefined },
 ): Promise<Wallet> {
   const { key, money, rpcUrl } = await buyerKey(io, { url, isTest, rpc })
+  const nodeOf = ({ network }: Offer) => rpcUrl ?? networkFacts(network)?.node
+  const isEvm = ({ network }: Offer) => network.startsWith('eip155:') && key.startsWith('0x')
+  const usable = usableChannels(key, Date.now)
   const opened = new Map<string, ReturnType<typeof walletOf>>()
   return {
     money,
-    rpcUrl,
-    channel: async (offer, limits) => await proxyChannel(key, { offer, rpcUrl, origin: new URL(url).origin, limits }),
+    async channel(offer, { isForced, ...limits }) {
+      const options = { offer, rpcUrl: nodeOf(offer), origin: new URL(url).origin, limits }
+      if (isForced) return await proxyChannel(key, options)
+      return isEvm(offer) ? await usable(options) : undefined
+    },
+    takesUpto: async (offer, extensions) =>
+      isEvm(offer) && (await takesUpto(key, { offer, rpcUrl: nodeOf(offer), extensions })),
     async signer(offer) {
       // A key in hex signs for EVM networks, a key in base58 for Solana.
       if (offer.network.startsWith('eip155:') !== key.startsWith('0x'))
         throw new Error(`the wallet has no key for ${printable(offer.network)}`)
       const name = `${offer.network} ${offer.asset}`
-      const wallet = opened.get(name) ?? walletOf(key, { rpcUrl, offer, origin: url })
+      const wallet = opened.get(name) ?? walletOf(key, { rpcUrl: nodeOf(offer), offer, origin: url })
       opened.set(name, wallet)
-      const { scheme, isUnspent } = await wallet
+      const { scheme, isUnspent, balance } = await wallet
+      if (offer.scheme === 'upto') return { balance, ...(await uptoSigner(key, { rpcUrl: nodeOf(offer) })) }
       const client = scheme.client as unknown as Payer
       return {
         isUnspent,
+        balance,
         ...(key.startsWith('0x') && { account: privateKeyToAccount(key as `0x${string}`) }),
         // Extensions are not handed over: one of them asks for an allowance.
-        sign: async (taken) => (await client.createPaymentPayload(2, taken)).payload,
+        sign: async (taken) => ({ payload: (await client.createPaymentPayload(2, taken)).payload }),
       }
     },
   }
@@ -222,10 +248,11 @@ async function baseOf(url: string): Promise<string> {
 }
 
 function lineOf(call: PaidCall, perDay: string): string {
-  const { method, path, model, status, paid, today, left, receipt, isReplay } = call
+  const { method, path, model, status, paid, today, left, balance, receipt, isReplay } = call
   const what = [method, path, model ?? '', String(status)].map(printable).filter(Boolean).join(' ')
   const price = isReplay ? `payment of an earlier request, ${paid} USDC` : `${paid} USDC`
-  const rest = left === undefined ? '' : `, ${left} left in the channel`
+  const inWallet = balance === undefined ? '' : `, ${balance} left in the wallet`
+  const rest = left === undefined ? inWallet : `, ${left} left in the channel`
   return `${what}: ${price}, today ${today} of ${perDay}${rest}${receipt ? `, receipt ${printable(receipt)}` : ''}`
 }
 

@@ -8,7 +8,9 @@ import { allChannels } from '../buyer/channel_files.ts'
 import { journalPath, openJournal, testJournalPath } from '../buyer/journal.ts'
 import { type Money, readWallet, walletPath, writeWallet } from '../buyer/wallet_file.ts'
 import { networksOf } from '../proxy/demand.ts'
-import { usd } from './buy/gateway.ts'
+import { networkFacts } from '../../adapters/chains/families.ts'
+import { findWallet, usd } from './buy/gateway.ts'
+import { isLocal } from './lib/buyer_options.ts'
 import { type Command, CommandError, type Io, readOptions, UsageError } from './command.ts'
 import { newEvmKey } from './lib/evm_key.ts'
 import { refuseExisting } from './lib/new_key.ts'
@@ -24,32 +26,33 @@ export const command: Command = {
   help: `Makes and shows the wallet that farebox proxy pays from. Its key is in a file that only you can read, and is
 never printed. Real money and test money have a file each: ~/.farebox/wallet.json and ~/.farebox/test_wallet.json.
 
-Usage: farebox wallet [show] [--test] [--rpc URL]
+Usage: farebox wallet [show] [--test] [--url URL] [--rpc URL]
        farebox wallet new [--test]
        farebox wallet fund [--test]
        farebox wallet close --url URL [--test] [--rpc URL]
 
 Verbs:
-  show   the address, its balance where --rpc names a node, what was spent today, and the open channels
+  show   the address, its balance, what was spent today, and the open channels
   new    make a wallet; an existing one is never overwritten
   fund   say where to send USDC, and on which networks
   close  have what is left in the channel with a gateway sent back to the wallet
 
 Options:
   --test   the wallet of test money
-  --rpc    URL of a node of the chain
-  --url    close: the gateway of the channel
+  --rpc    URL of a node of the chain (default: that of the devnet at --url, or public nodes of the networks)
+  --url    close: the gateway of the channel; show: a devnet
 
 Environment:
   FAREBOX_BUYER_KEY  private key of another wallet, in place of the file; not read by new
 
 Examples:
   farebox wallet new
-  farebox wallet show --rpc https://mainnet.base.org`,
+  farebox wallet close --url https://ai.example.com`,
   async run(args, io) {
     const { values, positionals } = readOptions(args, options, 1)
     const [verb = 'show'] = positionals
-    if (values.url !== undefined && verb !== 'close') throw new UsageError('--url goes with farebox wallet close')
+    if (values.url !== undefined && !['show', 'close'].includes(verb))
+      throw new UsageError('--url goes with farebox wallet show or close')
     const money = values.test ? 'test' : 'real'
     if (verb === 'new') return create(io, money)
     if (verb === 'fund') return fund(io, money)
@@ -101,7 +104,10 @@ type Given = { readonly money: Money; readonly values: Values }
 async function show(io: Io, { money, values }: Given): Promise<number> {
   const { address } = await opened(io, money)
   io.out(`wallet    ${address}, ${money} money`)
-  if (values.rpc !== undefined) io.out(`balance   ${await balanceOf(address, { money, rpc: values.rpc })}`)
+  for (const { rpc, title } of await nodesOf({ money, values })) {
+    const reading = balanceOf(address, { money, rpc })
+    io.out(`balance   ${values.rpc === undefined ? await reading.catch(() => unreadable(title)) : await reading}`)
+  }
   const journal = openJournal(money === 'test' ? testJournalPath(homeOf(io)) : journalPath(homeOf(io)), Date.now)
   io.out(`today     ${inUsdc(journal.today())} USDC spent or signed`)
   journal.close()
@@ -114,8 +120,29 @@ async function show(io: Io, { money, values }: Given): Promise<number> {
   return 0
 }
 
+/** The node of --rpc, that of the devnet at --url, or a public one of each network of this money. */
+async function nodesOf({ money, values: { rpc, url } }: Given): Promise<readonly { rpc: string; title: string }[]> {
+  const named = rpc ?? (await devnetNode(url))
+  if (named !== undefined) return [{ rpc: named, title: '' }]
+  return evmNetworks(money).flatMap(({ network, title }) => {
+    const { node } = networkFacts(network) ?? {}
+    return node === undefined ? [] : [{ rpc: node, title }]
+  })
+}
+
+const unreadable = (title: string): string =>
+  `unknown on ${title}: its public node does not answer; name one with --rpc`
+
+async function devnetNode(url: string | undefined): Promise<string | undefined> {
+  if (url === undefined || !isLocal(url)) return undefined
+  const found = await findWallet({ origin: url.replace(/\/+$/, ''), rpc: undefined, key: undefined }).catch(
+    () => undefined,
+  )
+  return found?.rpcUrl
+}
+
 async function balanceOf(address: string, { money, rpc }: { readonly money: Money; readonly rpc: string }) {
-  const client = createPublicClient({ transport: http(rpc) })
+  const client = createPublicClient({ transport: http(rpc, { timeout: 5_000, retryCount: 1 }) })
   try {
     const network = `eip155:${await client.getChainId()}`
     const found = evmNetworks(money).find((each) => each.network === network)
@@ -136,6 +163,7 @@ async function close(io: Io, { money, values }: Given): Promise<number> {
   const { key } = await opened(io, money)
   const { closeChannel } = await import('./buy/channel.ts')
   const channel = { deposit: undefined, directory: join(homeOf(io), '.farebox/channels') }
-  await closeChannel({ origin: values.url.replace(/\/+$/, ''), rpc: values.rpc, key, channel })
+  const rpc = values.rpc ?? (await devnetNode(values.url))
+  await closeChannel({ origin: values.url.replace(/\/+$/, ''), rpc, key, channel })
   return 0
 }

@@ -83,14 +83,22 @@ export async function signVoucher(
 
 const refused = (reason: string) => new Refused(402, `farebox proxy: ${reason} Nothing was paid.`)
 
-/** Lets one call run at a time. Resolves with the end of the turn, which must be called. */
-export function turns(): () => Promise<() => void> {
+/**
+ * Lets one call run at a time. Resolves with the end of the turn, which must be called; undefined if `turnTimeout`
+ * resolved before the turn came.
+ */
+export function turns() {
   let last = Promise.resolve()
-  return async () => {
+  function turnOf(): Promise<() => void>
+  function turnOf(turnTimeout: Promise<void> | undefined): Promise<(() => void) | undefined>
+  async function turnOf(turnTimeout?: Promise<void>): Promise<(() => void) | undefined> {
     let end = (): void => {}
     const before = last
     last = new Promise((resolve) => (end = resolve))
-    await before
-    return () => end()
+    const isDue = await Promise.race([before.then(() => true), ...(turnTimeout ? [turnTimeout.then(() => false)] : [])])
+    if (isDue) return () => end()
+    void before.then(end)
+    return undefined
   }
+  return turnOf
 }

@@ -93,7 +93,8 @@ export function offerFor(
   const networks = networksOf(money)
   const isOurs = ({ network, asset }: Offer) =>
     networks.some((each) => each.network === network && each.asset.toLowerCase() === asset.toLowerCase())
-  const isSimple = ({ extra }: Offer) => [undefined, 'eip3009'].includes(extra?.assetTransferMethod as undefined)
+  const isSimple = ({ scheme, extra }: Offer) =>
+    scheme === 'upto' || [undefined, 'eip3009'].includes(extra?.assetTransferMethod as undefined)
   for (const scheme of schemes) {
     const found = accepts.find((offer) => isOffer(offer) && offer.scheme === scheme && isOurs(offer) && isSimple(offer))
     if (found) return found

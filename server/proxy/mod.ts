@@ -8,29 +8,31 @@ import { decodeObject, encodeHeader, usdc } from '../../core/x402/mod.ts'
 import { type Caps, inUsdc, type IsUnspent, reserve } from '../buyer/budget.ts'
 import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
 import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
-import type { Money } from '../buyer/wallet_file.ts'
 import { refusalOf } from './admission.ts'
-import { type Demand, limitedText, offerFor, readDemand, validSecondsOf } from './demand.ts'
-import { type Channel, CHANNEL_SCHEME, signVoucher, turns } from './channels.ts'
+import { type Demand, limitedText, validSecondsOf } from './demand.ts'
+import { signVoucher, turns } from './channels.ts'
 import { errorReply, formatOf, Refused } from './errors.ts'
 import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
-import { type Challenge, credentialFor, readChallenge } from './mpp.ts'
+import { credentialFor } from './mpp.ts'
 import { type Payees, printable } from './payees.ts'
+import { type Demanded, readDemands, type Terms, termsByCall, termsOf, type TermsOptions } from './terms.ts'
 import { keyOf, type Sent, type Unanswered, unanswered } from './unanswered.ts'
 
 /** A wallet that signs for one network. */
 export type Signer = {
-  /** Returns the signed payload for an offer, as it stands in a payment. */
-  sign(offer: Offer): Promise<Readonly<Record<string, unknown>>>
+  /** Returns the signed payload for an offer, and what goes with it into the extensions of its payment. */
+  sign(offer: Offer, extensions: Demand['extensions']): Promise<SignedPayload>
+  /** The wallet's USDC, in base units; undefined, or absent, where no node is known. */
+  balance?(): Promise<bigint | undefined>
   readonly isUnspent?: IsUnspent | undefined
   /** Signs challenges of MPP; absent where the network has none. */
   readonly account?: Parameters<typeof credentialFor>[1] | undefined
 }
 
-type Terms =
-  | { readonly offer: Offer; readonly demand: Demand }
-  | { readonly offer: Offer; readonly challenge: Challenge }
-  | { readonly offer: Offer; readonly demand: Demand; readonly channel: Channel }
+type SignedPayload = {
+  readonly payload: Readonly<Record<string, unknown>>
+  readonly extensions?: Readonly<Record<string, unknown>> | undefined
+}
 type Attempt = {
   readonly key: string
   readonly sent: Sent
@@ -52,17 +54,18 @@ export type PaidCall = {
   readonly today: string
   /** Left in the channel that paid, in USDC. */
   readonly left?: string
+  /** Balance of the wallet after a payment without a channel, in USDC, where a node is known. */
+  readonly balance?: string
   readonly receipt: string | undefined
   /** The payment was that of an earlier request, whose answer was not delivered. */
   readonly isReplay: boolean
 }
 
-export type ProxyOptions = {
+export type ProxyOptions = TermsOptions & {
   /** Base URL of the seller: `/v1/...` is appended to it. */
   readonly to: string
   readonly port: () => number
   readonly token: string
-  readonly money: Money
   readonly caps: Caps & { readonly perSession: bigint | undefined }
   readonly journal: Journal
   readonly payees: Payees
@@ -70,9 +73,11 @@ export type ProxyOptions = {
   readonly models: readonly string[] | undefined
   /** Throws with a message for a person where this network cannot be paid. */
   signer(offer: Offer): Promise<Signer>
-  /** Opens the wallet's channel with the seller of an offer; absent where channels are not used. */
-  channel?(offer: Offer): Promise<Channel>
-  readonly now: () => number
+  /**
+   * Resolves when a call has waited for its turn in the channel long enough, and is paid by itself. Absent: it waits
+   * until the calls before it have ended.
+   */
+  turnTimeout?(): Promise<void>
   /** Waits before the next poll of a job. */
   wait(ms: number): Promise<void>
   report(call: PaidCall): void
@@ -101,7 +106,7 @@ const JOB_MS = 65 * 60_000
 type State = {
   readonly options: ProxyOptions
   readonly open: Unanswered
-  readonly turnOf: () => Promise<() => void>
+  readonly turnOf: ReturnType<typeof turns>
   /** Counted since the start, in base units. */
   session: bigint
   /** Deposits that no voucher has promised to the seller yet, in base units. */
@@ -136,27 +141,38 @@ async function passOn(state: State, order: Order): Promise<Response> {
   const key = keyOf(order.method, order)
   const earlier = state.open.take(key)
   if (earlier)
-    return await inTurn(state, earlier.channel, (end) =>
+    return await inTurn(earlier.channel ? await state.turnOf() : () => {}, (end) =>
       paidReply(state, order, { key, sent: earlier, isReplay: true, end }),
     )
   const first = await send(order)
   if (first.status !== 402) return passedBack(first)
   if (!isListed) throw unlisted()
-  const terms = await termsOf(state, first)
+  const demanded = await readDemands(first, state.options)
+  const terms = await termsOf(demanded, state.options)
   await agree(state, order, terms.offer)
-  return await inTurn(state, 'channel' in terms ? terms.channel : undefined, async (end) => {
+  const turn = 'channel' in terms ? await state.turnOf(state.options.turnTimeout?.()) : () => {}
+  if (!turn) return await withoutTurn(state, order, { key, terms, demanded })
+  return await inTurn(turn, async (end) => {
     const sent = await sign(state, terms)
     return await paidReply(state, order, { key, sent, isReplay: false, end })
   })
 }
 
-/** Runs a call by a channel after those before it. `end` lets the next one run. */
-async function inTurn(
-  state: State,
-  channel: Channel | undefined,
-  run: (end: () => void) => Promise<Response>,
-): Promise<Response> {
-  const end = once(channel ? await state.turnOf() : () => {})
+type Waiting = { readonly key: string; readonly terms: Terms; readonly demanded: Demanded }
+
+/** A call whose turn did not come, such as behind a stream that nobody reads: it is paid by itself where it can be. */
+async function withoutTurn(state: State, order: Order, { key, terms, demanded }: Waiting): Promise<Response> {
+  const own = await termsByCall(demanded, state.options).catch(() => undefined)
+  if (own) await agree(state, order, own.offer)
+  return await inTurn(own ? () => {} : await state.turnOf(), async (end) => {
+    const sent = await sign(state, own ?? terms)
+    return await paidReply(state, order, { key, sent, isReplay: false, end })
+  })
+}
+
+/** Runs a call whose turn it is. `end` lets the next one of the channel run. */
+async function inTurn(turn: () => void, run: (end: () => void) => Promise<Response>): Promise<Response> {
+  const end = once(turn)
   try {
     return await run(end)
   } catch (error) {
@@ -172,22 +188,6 @@ async function agree(state: State, { url }: Order, { network, payTo }: Offer): P
     402,
     `farebox proxy: ${payTo} is not an agreed payee. Add --payees ${payTo}, or agree on a terminal. Nothing was paid.`,
   )
-}
-
-/** The offer to pay: of x402 where the seller has one for this money, otherwise a challenge of MPP. */
-async function termsOf(state: State, reply: Response): Promise<Terms> {
-  const { money } = state.options
-  const demand = await readDemand(reply)
-  const metered = state.options.channel && demand && offerFor(demand, { money, schemes: [CHANNEL_SCHEME] })
-  if (metered && state.options.channel) return { offer: metered, demand, channel: await state.options.channel(metered) }
-  const offer = demand && offerFor(demand, { money, schemes: ['exact'] })
-  if (offer) return { offer, demand }
-  const challenge = readChallenge(reply.headers.get('www-authenticate'), state.options.now())
-  if (challenge && offerFor({ accepts: [challenge.offer] }, { money, schemes: ['exact'] }))
-    return { offer: challenge.offer, challenge }
-  if (!demand && !challenge)
-    throw new Refused(502, 'farebox proxy: the seller asks for money by neither x402 version 2 nor MPP.')
-  throw new Refused(402, `farebox proxy: the seller has no offer in USDC with ${money} money. Nothing was paid.`)
 }
 
 /** Signs one payment within the caps. What is signed counts as spent from here on. */
@@ -225,7 +225,8 @@ async function sign(state: State, terms: Terms): Promise<Sent> {
     const { header, payment, signature } = await written(state, signer, terms)
     if (signature) state.options.journal.signed(reserved, signature)
     isSigned = true
-    return { header, payment, price, until: state.options.now() + validSeconds * 1000 }
+    const until = state.options.now() + validSeconds * 1000
+    return { header, payment, price, until, ...(signer.balance && { balance: signer.balance }) }
   } finally {
     if (!isSigned) release(state, reserved)
   }
@@ -240,14 +241,15 @@ async function written(state: State, signer: Signer, terms: Terms): Promise<Writ
     return { header, ...(await credentialFor(terms.challenge, signer.account)) }
   }
   const { resource, extensions } = terms.demand
+  const signed = await signer.sign(offer, extensions)
   const payment = encodeHeader({
     x402Version: 2,
     ...(resource !== undefined && { resource }),
     accepted: offer,
-    payload: await signer.sign(offer),
-    extensions: withIdentifier(extensions),
+    payload: signed.payload,
+    extensions: { ...withIdentifier(extensions), ...signed.extensions },
   })
-  const signature = signatureOf(payment, { offer, now: state.options.now() })
+  const signature = signatureOf(payment, { offer, now: state.options.now(), takesUpto: true })
   if (typeof signature === 'string') throw new Refused(402, `farebox proxy: ${signature} Nothing was paid.`)
   return { header: PAYMENT, payment, signature }
 }
@@ -303,7 +305,15 @@ async function paidReply(state: State, order: Order, { key, sent: first, isRepla
       const rest = await sent.channel?.left().catch(() => undefined)
       const left = rest !== undefined && rest >= 0n ? { left: inUsdc(usdc(rest)) } : {}
       const call = { method, path, model, status, paid, today, isReplay, receipt: receipt ?? receiptOf(reply), ...left }
-      state.options.report(call)
+      const reading = isReplay ? undefined : sent.balance?.()
+      if (!reading) return state.options.report(call)
+      // The program does not wait for the node.
+      const unknown = () => undefined
+      void reading
+        .catch(unknown)
+        .then((balance) =>
+          state.options.report(balance === undefined ? call : { ...call, balance: inUsdc(usdc(balance)) }),
+        )
     }
     if (!reply.ok) {
       await done()

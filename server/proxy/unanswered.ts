@@ -15,6 +15,8 @@ export type Sent = {
   readonly until: number
   /** The channel of a voucher. */
   readonly channel?: Channel
+  /** Balance of the wallet that paid without a channel, in base units. */
+  balance?(): Promise<bigint | undefined>
   /** Signs another voucher on the corrected state of the channel. */
   again?(): Promise<Sent>
 }

@@ -4,6 +4,7 @@ import { createPublicClient, erc20Abi, http, type Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { optional } from '../../../core/lib/mod.ts'
 import { decodeObject } from '../../../core/x402/mod.ts'
+import { networkFacts } from '../../../adapters/chains/families.ts'
 import { type ChannelConfig, channelFile, channelsWith, type ChannelFile } from '../../buyer/channel_files.ts'
 import {
   BUY_COMMAND,
@@ -37,7 +38,7 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
     recoverChannel,
   } = await import('@x402/evm/batch-settlement/client')
   const account = privateKeyToAccount(key)
-  const node = createPublicClient({ transport: http(rpcUrl) })
+  const node = createPublicClient({ transport: http(rpcUrl, { timeout: 5_000, retryCount: 1 }) })
   const signer = toClientEvmSigner(account, node as never)
   const { config, id } = named()
   const storage = channelFile(channel.directory, { origin, network: offer.network, id, config })
@@ -177,7 +178,7 @@ async function openChannel({ origin, rpc, key, channel }: ChannelCommand): Promi
   const files = channelsWith(channel.directory, origin)
   try {
     const { offer, url } = await probe(origin)
-    const { key: found, rpcUrl } = await findWallet({ origin, rpc, key })
+    const { key: found, rpcUrl = networkFacts(offer.network)?.node } = await findWallet({ origin, rpc, key })
     const options = { rpcUrl, offer, origin, channel: { ...channel, maxDeposit: undefined } }
     return { kind: 'open', wallet: await channelWallet(found as Hex, options), offer, url }
   } catch (error) {

@@ -165,3 +165,93 @@ describe('a channel', () => {
     expect([new Set(ceilings()).size, spent()]).toEqual([1, 2_000])
   })
 })
+
+describe('a seller with several schemes', () => {
+  const UPTO = { ...OFFER, scheme: 'upto', amount: '3000', extra: { ...OFFER.extra, facilitatorAddress: OFFER.payTo } }
+  const signer =
+    (bend: object = {}): NonNullable<ProxyOptions['signer']> =>
+    async () => ({
+      balance: async () => 1_234_000n,
+      sign: async ({ amount, asset, payTo }) => ({
+        payload: {
+          permit2Authorization: {
+            permitted: { token: asset, amount },
+            witness: { to: payTo },
+            deadline: String(NOW / 1000 + 300),
+            ...bend,
+          },
+        },
+        extensions: { eip2612GasSponsoring: { info: {} } },
+      }),
+    })
+  async function market(given: Partial<ProxyOptions>, accepts: readonly object[] = [OFFER, UPTO, METERED]) {
+    const vendor = seller((received) => (received.payment ? Response.json({ ok: true }) : demand(accepts)))
+    const started = await startProxy(vendor.url, given)
+    opened.push(started, vendor)
+    const reply = await started.chat()
+    await reply.text()
+    const paidBy = vendor.payments().map(({ accepted }) => accepted.scheme)
+    return { ...started, status: reply.status, paidBy, vendor, spent: Number(started.journal.today()) }
+  }
+
+  test('is paid by a channel, else by upto, else by exact, and counts the whole price of each', async () => {
+    const { made } = channel()
+    const usable = { channel: async () => made, takesUpto: async () => true, signer: signer() }
+    expect((await market(usable)).paidBy).toEqual([CHANNEL_SCHEME])
+    const unfunded = await market({ ...usable, channel: async () => undefined })
+    expect([unfunded.paidBy, unfunded.spent]).toEqual([['upto'], 3_000])
+    const { payload, extensions } = unfunded.vendor.payments()[0]
+    expect([payload.permit2Authorization.permitted.amount, extensions.eip2612GasSponsoring]).toEqual([
+      '3000',
+      { info: {} },
+    ])
+    const { signer: _, ...plain } = usable
+    const poor = await market({ ...plain, channel: async () => undefined, takesUpto: async () => false })
+    expect([poor.paidBy, poor.spent]).toEqual([['exact'], 2_000])
+  })
+
+  test('gets no payment by upto for more, later or somebody else than its offer', async () => {
+    for (const bend of [
+      { permitted: { token: OFFER.asset, amount: '3001' } },
+      { permitted: { token: OFFER.payTo, amount: '3000' } },
+      { witness: { to: OFFER.asset } },
+      { deadline: String(NOW / 1000 + 99_999) },
+    ]) {
+      const { status, paidBy, spent } = await market({ takesUpto: async () => true, signer: signer(bend) })
+      expect([status, paidBy, spent]).toEqual([402, [], 0])
+    }
+  })
+
+  test('a line has the balance of a wallet that paid by itself, once the node has reported it', async () => {
+    const reported = Promise.withResolvers<string | undefined>()
+    await market({ takesUpto: async () => true, signer: signer(), report: ({ balance }) => reported.resolve(balance) })
+    expect(await reported.promise).toBe('1.234')
+  })
+
+  test('is paid by itself where the turn in the channel does not come, and the channel goes on afterwards', async () => {
+    const { made } = channel()
+    const serving = Promise.withResolvers<void>()
+    const timeout = Promise.withResolvers<void>()
+    const arrived = Promise.withResolvers<void>()
+    let served = 0
+    const vendor = seller(async ({ payment }) => {
+      if (!payment) return demand([OFFER, METERED])
+      arrived.resolve()
+      if (++served === 1) await serving.promise
+      return paid(500)
+    })
+    const started = await startProxy(vendor.url, { channel: async () => made, turnTimeout: () => timeout.promise })
+    opened.push(started, vendor)
+    const first = started.chat()
+    await arrived.promise
+    const second = started.chat({}, { model: 'b' })
+    timeout.resolve()
+    expect((await second).status).toBe(200)
+    serving.resolve()
+    expect((await first).status).toBe(200)
+    await (await first).text()
+    const schemes = vendor.payments().map(({ accepted }) => accepted.scheme)
+    expect(schemes).toEqual([CHANNEL_SCHEME, 'exact'])
+    expect(Number(started.journal.today())).toBe(4_000)
+  })
+})

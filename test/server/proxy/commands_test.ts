@@ -14,6 +14,13 @@ const at = (name: string) => {
   return { run, file: (path: string) => join(HOME, '.farebox', path) }
 }
 
+/** A node of Base on which every wallet has 1.5 USDC. */
+async function nodeOfBase(request: Request): Promise<Response> {
+  const { id, method } = (await request.json()) as { id: number; method: string }
+  const result = method === 'eth_chainId' ? '0x2105' : `0x${(1_500_000).toString(16).padStart(64, '0')}`
+  return Response.json({ jsonrpc: '2.0', id, result })
+}
+
 describe('farebox wallet', () => {
   test('new writes a file for its owner alone, prints the address and never the key, and overwrites nothing', async () => {
     const { run, file } = at('new')
@@ -21,10 +28,15 @@ describe('farebox wallet', () => {
     const { address, key } = JSON.parse(readFileSync(file('wallet.json'), 'utf8'))
     expect([made.code, made.out]).toEqual([0, `${address}\n`])
     expect(statSync(file('wallet.json')).mode & 0o777).toBe(0o600)
-    const printed = [made, await run('wallet'), await run('wallet', 'fund'), await run('wallet', 'new')]
+    const node = Bun.serve({ hostname: '127.0.0.1', port: 0, fetch: nodeOfBase })
+    const listed = await run('wallet', 'show', '--rpc', `http://127.0.0.1:${node.port}`)
+    await node.stop(true)
+    const printed = [made, listed, await run('wallet', 'fund'), await run('wallet', 'new')]
     expect(printed.map(({ code }) => code)).toEqual([0, 0, 0, 1])
     for (const { out, err } of printed) expect(out + err).not.toContain(key.slice(2))
-    expect(printed[1]?.out).toBe(`wallet    ${address}, real money\ntoday     0 USDC spent or signed\n`)
+    expect(printed[1]?.out).toBe(
+      `wallet    ${address}, real money\nbalance   1.5 USDC on Base\ntoday     0 USDC spent or signed\n`,
+    )
     expect(printed[2]?.out).toContain('Base (eip155:8453), token 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913')
   })
 
@@ -51,7 +63,8 @@ describe('farebox wallet', () => {
   test.each([
     [['wallet', 'burn'], 'wallet takes show, new, fund or close; not burn'],
     [['wallet', 'close'], 'close needs --url: the gateway of the channel'],
-    [['wallet', 'show', '--url', 'http://x'], '--url goes with farebox wallet close'],
+    [['wallet', 'fund', '--url', 'http://x'], '--url goes with farebox wallet show or close'],
+    [['proxy', '--channel', '--no-channel'], '--no-channel goes with neither --channel nor --deposit'],
     [['proxy', 'env', 'emacs'], 'env takes one of claude, codex, opencode, gemini, openai, anthropic'],
     [['proxy', 'env', 'claude', '--model', "x'; rm"], '--model takes the id of a model'],
     [['proxy', '--to', 'http://shop.example'], '--to must be an https URL'],

@@ -104,7 +104,7 @@ describe('a proxy before a devnet', () => {
     const pictured = ids.find((id) => id.includes('image')) ?? ''
     const image = await client.images.generate({ model: pictured, prompt: 'a fox' })
     expect(image.data?.length).toBe(1)
-    await proxy.until(/images\/generations .* 200: [\d.]+ USDC, today [\d.]+ of 5, receipt 0x/)
+    await proxy.until(/images\/generations .* 200: [\d.]+ USDC, today [\d.]+ of 5, 1\.9\d* left in the channel/)
   }, 60_000)
 
   test('serves the Anthropic SDK: whole and streamed', async () => {
@@ -124,12 +124,18 @@ describe('a proxy before a devnet', () => {
     expect(streamed).toContain('Say hello')
   }, 60_000)
 
-  test('charges one call once', async () => {
-    const client = new OpenAI({ apiKey: proxy.apiKey, baseURL: proxy.baseURL, maxRetries: 0 })
+  test('without a channel pays by upto: one call is charged once, what it used, and the line has the balance', async () => {
+    const single = await openProxy('--payees', payer.devnet.pay_to, '--no-channel')
+    const client = new OpenAI({ apiKey: single.apiKey, baseURL: single.baseURL, maxRetries: 0 })
     const before = await payer.balance()
     await client.chat.completions.create({ model: MODEL, messages: [{ role: 'user', content: 'once' }] })
-    const [, price] = await proxy.until(/(?:chat\/completions[^]*?){3} 200: ([\d.]+) USDC/)
-    expect(before - (await payer.balance())).toBe(BigInt(Math.round(Number(price) * 1e6)))
+    const [, price, left] = await single.until(
+      / 200: ([\d.]+) USDC, today [\d.]+ of 5, ([\d.]+) left in the wallet, receipt 0x/,
+    )
+    const charged = before - (await payer.balance())
+    expect(charged).toBeGreaterThan(1_000n)
+    expect(charged).toBeLessThan(BigInt(Math.round(Number(price) * 1e6)))
+    expect(BigInt(Math.round(Number(left) * 1e6))).toBe(await payer.balance())
   }, 60_000)
 
   test('prints neither the key nor the token, and keeps the token where only its owner reads it', () => {
@@ -176,7 +182,12 @@ describe('a proxy before a devnet', () => {
 })
 
 test('a channel takes one deposit for many calls of an SDK, charges what they used, and sends the rest back', async () => {
-  const proxy = await openProxy('--payees', payer.devnet.pay_to, '--channel')
+  const key = payer.devnet.buyer.private_key
+  const wallet = (...args: string[]) => farebox({ args: ['wallet', ...args], key })
+  // The tests before this one have opened it, without being told to.
+  const refunded = await wallet('close', '--test', '--url', running.url)
+  expect(refunded.out).toMatch(/^refunded {2}1\.9\d* USDC/)
+  const proxy = await openProxy('--payees', payer.devnet.pay_to)
   const client = new OpenAI({ apiKey: proxy.apiKey, baseURL: proxy.baseURL, maxRetries: 0 })
   const before = await payer.balance()
   const ask = (content: string) =>
@@ -191,11 +202,10 @@ test('a channel takes one deposit for many calls of an SDK, charges what they us
   expect((await ask('last')).choices.length).toBe(1)
   expect(before - (await payer.balance())).toBe(2_000_000n)
   await proxy.until(/(?:chat\/completions[^]*?){5} 200: [\d.]+ USDC, today [\d.]+ of 5, 1\.99\d* left in the channel/)
-  const key = payer.devnet.buyer.private_key
-  const wallet = (...args: string[]) => farebox({ args: ['wallet', ...args], key })
-  const listed = await wallet('show', '--test')
-  expect(listed.out).toMatch(/channel {3}0x[0-9a-f]{64} with http:\/\/127\.0\.0\.1:\d+: 1\.99\d* of 2 USDC left/)
-  const closed = await wallet('close', '--test', '--url', running.url, '--rpc', payer.devnet.rpc_url)
+  const listed = await wallet('show', '--test', '--url', running.url)
+  expect(listed.out).toMatch(/balance {3}[\d.]+ USDC on Base Sepolia\n/)
+  expect(listed.out).toMatch(/channel {3}0x[0-9a-f]{64} with http:\/\/127\.0\.0\.1:\d+: 1\.99\d* of 2\.\d+ USDC left/)
+  const closed = await wallet('close', '--test', '--url', running.url)
   expect(closed.out).toMatch(/^refunded {2}1\.99\d* USDC/)
   const charged = before - (await payer.balance())
   expect(charged).toBeGreaterThan(5_000n)
@@ -216,15 +226,15 @@ test('a seller of another make (@x402/hono) is paid once, on chain, and only on 
       body: JSON.stringify({ model: 'm', prompt: 'a fox' }),
     })
   try {
-    const proxy = await openProxyTo(to, { args: ['--test', '--payees', evm.payTo], key })
+    const proxy = await openProxyTo(to, { args: ['--test', '--payees', evm.payTo, '--rpc', evm.rpcUrl], key })
     const before = await payer.balance()
     const reply = await order(proxy)
     expect([reply.status, ((await reply.json()) as any).data]).toEqual([200, [{ url: 'https://example.com/fox.png' }]])
     expect(before - (await payer.balance())).toBe(7_000n)
-    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, receipt 0x[0-9a-f]{64}/)
+    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, [\d.]+ left in the wallet, receipt 0x[0-9a-f]{64}/)
     const real = await openProxyTo(to, { args: ['--payees', evm.payTo], key })
     expect((await order(real)).status).toBe(402)
-    const unasked = await openProxyTo(to, { args: ['--test'], key })
+    const unasked = await openProxyTo(to, { args: ['--test', '--rpc', evm.rpcUrl], key })
     expect((await order(unasked)).status).toBe(402)
     expect(before - (await payer.balance())).toBe(7_000n)
   } finally {
@@ -265,7 +275,8 @@ test('a seller that speaks MPP alone (mppx) verifies what it is paid with', asyn
   try {
     const to = `http://127.0.0.1:${server.port}`
     const key = payer.devnet.buyer.private_key
-    const proxy = await openProxyTo(to, { args: ['--test', '--payees', recipient], key })
+    const node = ['--rpc', payer.devnet.rpc_url]
+    const proxy = await openProxyTo(to, { args: ['--test', '--payees', recipient, ...node], key })
     const reply = await fetch(`${proxy.url}/v1/chat/completions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${proxy.apiKey}`, 'content-type': 'application/json' },
@@ -275,7 +286,7 @@ test('a seller that speaks MPP alone (mppx) verifies what it is paid with', asyn
     expect(paid.map(({ value, to: payee }) => [value, payee.toLowerCase()])).toEqual([
       ['7000', recipient.toLowerCase()],
     ])
-    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, receipt 0xabab/)
+    await proxy.until(/ 200: 0\.007 USDC, today [\d.]+ of 5, [\d.]+ left in the wallet, receipt 0xabab/)
   } finally {
     await server.stop(true)
   }

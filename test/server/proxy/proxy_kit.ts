@@ -82,7 +82,7 @@ export async function startProxy(to: string, given: Partial<ProxyOptions> = {}) 
       const { scheme } = await walletOf(KEY, { rpcUrl: undefined, offer, origin: to })
       return {
         account: privateKeyToAccount(KEY),
-        sign: async (taken) => (await scheme.client.createPaymentPayload(2, taken as never)).payload,
+        sign: async (taken) => ({ payload: (await scheme.client.createPaymentPayload(2, taken as never)).payload }),
       }
     },
     now,

@@ -294,7 +294,7 @@ describe('a seller', () => {
     const vendor = seller(() => demand([solana]))
     const started = await open(vendor, {
       payees,
-      signer: async () => ({ sign: async () => ({ transaction: `transaction ${++signed}` }) }),
+      signer: async () => ({ sign: async () => ({ payload: { transaction: `transaction ${++signed}` } }) }),
     })
     for (const seconds of [0, 30, 60]) {
       started.clock.now = NOW + seconds * 1000
