@@ -37,6 +37,8 @@ export type AnswerStream = {
   usage(): Json
   /** The number of the next event, in formats that number events. */
   nextSequence?(): number
+  /** Whether vendors were paid for what an error would lose, as `isCostly` of an ApiError says. */
+  isCostly?(): boolean
 }
 
 export type Answer =

@@ -111,8 +111,9 @@ export async function answerCall(
   } catch (error) {
     // Whether the time limit is set by an authorization that expires early.
     const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
-    const isAbandoned = wasSent && (signal.aborted || isCutShort)
-    throw await failAnswer(engine, call, { apiError: error as ApiError, isAbandoned })
+    const apiError = error as ApiError
+    const isAbandoned = wasSent && (signal.aborted || isCutShort || apiError.parts.isCostly === true)
+    throw await failAnswer(engine, call, { apiError, isAbandoned })
   }
 }
 

@@ -29,7 +29,7 @@ export type StreamPayment = {
     readonly isRefused: boolean
     readonly charge: Charge
   }>
-  /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader. */
+  /** `isAbandoned`: the vendor was asked, and its answer was dropped because of the reader, or was costly. */
   fail(apiError: ApiError, isAbandoned?: boolean): Promise<void>
   /** Whether this process still owns the call. Checked before each event is delivered. */
   isLeased(): boolean
@@ -104,7 +104,7 @@ export async function fail(open: OpenStream, error: unknown): Promise<void> {
   end(open)
   open.stream.cancel()
   const apiError = asStreamError(error)
-  await open.payment?.fail(apiError, apiError === TOO_SHORT)
+  await open.payment?.fail(apiError, apiError === TOO_SHORT || open.stream.isCostly?.())
   closeWith(open, lastEvent(open, apiError))
 }
 

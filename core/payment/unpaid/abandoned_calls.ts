@@ -39,5 +39,5 @@ export function judgeAbandoned(
 /** The reason of the refusal, and what to do. */
 export function abandonedText({ calls, worth, until }: Abandoned, now: number): string {
   const minutes = Math.ceil((until - now) / 60_000)
-  return `this wallet abandoned or cancelled ${calls} unpaid calls in the last 24 hours, worth ${print(worth)} USDC in total; wait ${minutes} minutes, or first pay the same amount for calls that settle before their reply, such as images`
+  return `this wallet abandoned or cancelled ${calls} unpaid calls in the last 24 hours, or lost them after searches, worth ${print(worth)} USDC in total; wait ${minutes} minutes, or first pay the same amount for calls that settle before their reply, such as images`
 }

@@ -1,7 +1,7 @@
 /** Calls the model of a request, or the first fallback that answers, and shapes the answer for the API. */
 import type { ChatFormat, ChatOrder, ChatRow } from '../../ports/vendors/chat.ts'
 import type { Answer, StreamedOrder } from '../../endpoint/mod.ts'
-import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
+import { ApiError, type ApiErrorCode, causedBy } from '../../http/errors.ts'
 import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
 import { type Candidate, candidatesFor, fullError, hasRoom } from './candidates.ts'
 import { type TrackedStream, whenAnswerStarts } from './formats/answer_start.ts'
@@ -51,7 +51,7 @@ export async function answerChat(
       }
     } catch (error) {
       next = candidates.next()
-      if (next.done || order.signal.aborted || !isModelUnavailable(error)) throw error
+      if (next.done || order.signal.aborted || !isModelUnavailable(error)) throw costly(error, searches)
       log.warn('model unavailable, trying its fallback', {
         model: candidate.row.id,
         fallback: next.value.row.id,
@@ -61,6 +61,15 @@ export async function answerChat(
   }
   throw new ApiError('NOT_CONFIGURED')
 }
+
+/** The searches of an answer that failed were paid for: its wallet may not have many of them (contract 1.62). */
+function costly(error: unknown, searches: Searching | undefined): unknown {
+  if (!searches?.isCostly()) return error
+  const { code, parts } = error instanceof ApiError ? error : new ApiError('MODEL_UNAVAILABLE', { message: FAILED })
+  return causedBy(new ApiError(code, { ...parts, isCostly: true }), error)
+}
+
+const FAILED = 'The model did not answer. Nothing was charged; the same request may be sent again.'
 
 /** Full, too slow, away, refusing this gateway, or not there: another model may answer (contract 6.58). */
 const UNAVAILABLE: ReadonlySet<ApiErrorCode> = new Set([
@@ -180,6 +189,7 @@ async function searchesFor({ input, vendors, countTokens }: StreamedOrder<ChatIn
 const withSearchUsage = (stream: TrackedStream, searches: Searching): TrackedStream => ({
   ...stream,
   usage: () => stream.usage() ?? searches.usage(),
+  isCostly: searches.isCostly,
 })
 
 /** Tokens of the prompt; at four characters a token where neither the price nor a limit needed a count. */

@@ -80,6 +80,7 @@ export async function whenAnswerStarts(
     closing: stream.closing,
     usage: stream.usage,
     nextSequence: () => stream.nextSequence?.() ?? 0,
+    isCostly: () => stream.isCostly?.() ?? false,
   }
 }
 

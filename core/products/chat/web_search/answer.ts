@@ -23,10 +23,12 @@ export type Searching = {
   ask(vendor: ChatVendor, order: ChatOrder, at: { readonly signal: AbortSignal }): Promise<ChatAnswer>
   /** Usage of a streamed answer so far, for a reader who leaves before it is sent. */
   usage(): Fields
+  /** Whether a search was run, by whichever model. */
+  isCostly(): boolean
 }
 
 export function searching(order: Order): Searching {
-  const uses = { left: order.search.maxUses }
+  const uses = { left: order.search.maxUses, run: 0 }
   let run: Run | undefined
   return {
     async ask(vendor, chat, { signal }) {
@@ -39,6 +41,7 @@ export function searching(order: Order): Searching {
         : first
     },
     usage: () => (run ? usageSoFar(run) : {}),
+    isCostly: () => uses.run > 0,
   }
 }
 

@@ -23,7 +23,8 @@ export type Run = {
   readonly order: Order
   readonly vendor: ChatVendor
   readonly chat: ChatOrder
-  readonly uses: { left: number }
+  /** `run`: searches that were sent and have not failed, those of other models among them. */
+  readonly uses: { left: number; run: number }
   /** Turns after the caller's: the searches, and what they found. */
   readonly turns: Fields[]
   rounds: number
@@ -156,6 +157,7 @@ export async function runSearch(run: Run, { id, query }: SearchCall, signal: Abo
   if (query === '') return { id, query, pages: [], error: 'invalid_tool_input' }
   if (run.uses.left < 1) return { id, query, pages: [], error: 'max_uses_exceeded' }
   run.uses.left--
+  run.uses.run++
   run.searches++
   const onPages = (count: number) => void (run.pages += count)
   try {
@@ -163,6 +165,7 @@ export async function runSearch(run: Run, { id, query }: SearchCall, signal: Abo
   } catch (error) {
     if (signal.aborted) throw error
     run.searches--
+    run.uses.run--
     return { id, query, pages: [], error: searchErrorOf(error) }
   }
 }

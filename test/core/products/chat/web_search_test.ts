@@ -16,6 +16,7 @@ import {
 } from '../../../fakes/chat.ts'
 import { door, encodePayment, kit, ORIGIN } from '../../../kit.ts'
 import { reading } from '../../call/stream_kit.ts'
+import { challengeIn, headerOf, payCharge } from '../../mpp/mpp_kit.ts'
 
 const RESPONSES = '/api/v1/responses'
 const MESSAGES = '/api/v1/messages'
@@ -554,6 +555,66 @@ describe('what a search may cost', () => {
       chain.fund(alice.wallet, 100_000_000n)
     }
     expect([vendor.orders.length, search.questions.length]).toEqual([0, 0])
+  })
+})
+
+describe('an answer that fails after a search', () => {
+  /** The model fails in this round. */
+  const failingIn = (round: number) => async (_: ChatOrder, attempt: number) => {
+    if (attempt % 2 === round % 2) throw new ApiError('MODEL_UNAVAILABLE')
+  }
+
+  /** How many calls fail uncharged before the wallet is refused. */
+  async function failuresOf({ post }: ReturnType<typeof tableOf>, body: object): Promise<number> {
+    for (let failures = 0; failures < 20; failures++) {
+      const text = await (await post(body, MESSAGES)).text()
+      if (text.includes('abandoned or cancelled')) return failures
+    }
+    return Number.POSITIVE_INFINITY
+  }
+
+  test('is not charged, and its wallet gets few of them: searches were paid for (contract 1.62, 7.37)', async () => {
+    const table = tableOf([SEARCHES[0] ?? {}], { gate: failingIn(2) })
+    expect([await failuresOf(table, order()), table.charges()]).toEqual([3, []])
+    expect(table.search.questions.filter(({ question }) => question === 'search').length).toBe(3)
+  })
+
+  test('streamed counts the same, and what the wallet has paid covers some of them (contract 1.62)', async () => {
+    const table = tableOf([SEARCHES[0] ?? {}], { gate: failingIn(2) })
+    await table.settledBefore()
+    const failures = await failuresOf(table, order({ stream: true }))
+    expect(failures).toBeGreaterThan(3)
+    expect(failures).toBeLessThan(12)
+    expect(table.charges()).toEqual([])
+  })
+
+  test('without a search is its vendor’s fault alone: the wallet may order on', async () => {
+    const { post, charges } = tableOf(SEARCHES, { gate: () => Promise.reject(new ApiError('MODEL_UNAVAILABLE')) })
+    for (let call = 0; call < 8; call++) expect((await post(order(), MESSAGES)).status).toBe(503)
+    expect(charges()).toEqual([])
+  })
+})
+
+describe('a search that is bought by MPP', () => {
+  test('is charged as quoted, once, with a receipt (contract 7.37, 24.6)', async () => {
+    const { gateway, alice, chain, charges, quote, search } = tableOf(SEARCHES, { schemes: ['exact'] })
+    const send = (headers: Record<string, string> = {}) =>
+      gateway.fetch(
+        new Request(ORIGIN + MESSAGES, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', ...headers },
+          body: JSON.stringify(order()),
+        }),
+        { ip: '192.0.2.1' },
+      )
+    const credential = payCharge(chain, challengeIn((await send()).headers), { from: alice.wallet })
+    const answer = await send({ authorization: headerOf(credential) })
+    expect([answer.status, answer.headers.has('payment-receipt')]).toEqual([200, true])
+    expect(((await answer.json()) as any).content).toEqual(BLOCKS)
+    expect(charges()).toEqual([await quote(order())])
+    const again = await send({ authorization: headerOf(credential) })
+    await again.text()
+    expect([charges().length, search.questions.length]).toEqual([1, 2])
   })
 })
 
