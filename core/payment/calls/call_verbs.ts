@@ -14,8 +14,10 @@ export function releasing(
   const { openCall, recordPaid, getCall, callOf, claimSettlement, finishSettlement, renew } = verbs
   async function moveCall(...[id, from, patch]: Parameters<CallVerbs['moveCall']>): Promise<boolean> {
     const isMoved = await verbs.moveCall(id, from, patch)
-    const failed = isMoved && patch.workStatus === 'failed' ? await getCall(id) : undefined
-    if (failed) await apiKeys?.release(failed.authorization, clock.now())
+    const ended = patch.workStatus === 'failed' ? await getCall(id) : undefined
+    // One that was charged, and whose storage lost the answer, has nothing left to reserve either.
+    const isOver = ended && (isMoved || ended.paymentStatus === 'settled')
+    if (isOver) await apiKeys?.release(ended.authorization, clock.now())
     return isMoved
   }
   return { openCall, recordPaid, getCall, callOf, moveCall, claimSettlement, finishSettlement, renew }

@@ -92,3 +92,44 @@ test('a key that buys without a pause is closed all the same (contract 23.11)', 
   expect(bought).toBeGreaterThan(0)
   expect(subject.refunded).toEqual([100_000n - CHARGE * BigInt(bought)])
 })
+
+/** Storage that takes charges late and in any order, loses some of them, and some answers. */
+function losing(storage: Storage, { below }: Chance, away: { is: boolean }): Storage {
+  const turns = async (count: number) => {
+    for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve))
+  }
+  return {
+    ...storage,
+    async recordPaid(...given) {
+      await turns(below(3))
+      if (away.is && below(6) === 0) throw new Error('the storage is away')
+      const recorded = await storage.recordPaid(...given)
+      await turns(below(3))
+      if (away.is && below(6) === 0) throw new Error('the connection is lost')
+      return recorded
+    },
+  }
+}
+
+test('charges of a key that are stored together are each charged once, whichever of them is not stored (contract 23.6)', async () => {
+  let lost = 0
+  for (let seed = 1; seed <= SEEDS; seed++) {
+    const memory = memoryStorage()
+    const away = { is: true }
+    const subject = await selling(undefined, { balance: QUOTE * 24n, storage: losing(memory, chance(seed), away) })
+    const all = await Promise.all(Array.from({ length: 16 }, () => subject.ask(SKY)))
+    for (let passed = 0; passed < 10; passed++) await subject.clock.advance(60_000)
+    await subject.gateway.maintain()
+    const calls = await memory.listCalls({ since: 0, until: Number.MAX_SAFE_INTEGER, limit: 99 })
+    const charged = calls.reduce((sum, { receipt }) => sum + BigInt(receipt?.amount ?? 0), 0n)
+    const served = all.filter(({ status }) => status === 200).length
+    lost += 16 - served
+    expect(calls.filter(({ workStatus }) => workStatus === 'in_progress')).toEqual([])
+    expect([seed, await subject.channel()]).toMatchObject([seed, { charged, reserved: 0n }])
+    expect([seed, charged >= CHARGE * BigInt(served)]).toEqual([seed, true])
+    away.is = false
+    // What is left buys on.
+    expect([seed, (await subject.ask(SKY)).status]).toEqual([seed, 200])
+  }
+  expect([lost > SEEDS, lost < SEEDS * 12]).toEqual([true, true])
+}, 120_000)

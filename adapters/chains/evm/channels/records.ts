@@ -25,7 +25,12 @@ const MAX_KNOWN = 10_000
 
 export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 
-const knownStates = oncePer(() => ({ states: boundedMap<ChannelState>(MAX_KNOWN), dropped: 0 }))
+const knownStates = oncePer(() => ({
+  states: boundedMap<ChannelState>(MAX_KNOWN),
+  dropped: 0,
+  /** States that this process has made: none of them is older than what it is storing. */
+  advanced: new WeakSet<ChannelState>(),
+}))
 
 /** A storage in this process answers at once: without a turn, all pages would hold the event loop together. */
 const nextTurn = (): Promise<void> => new Promise((done) => setTimeout(done, 0))
@@ -73,8 +78,17 @@ export function channelStates(storage: ChannelStorage, { network, seller, turn =
   function end(before: ChannelState | undefined, next: ChannelState, isStored: boolean): void {
     if (!known) return
     const name = nameOf(next.channelId)
+    known.advanced.add(next)
     if (isStored && known.states.get(name) === before) return known.states.set(name, next)
     known.states.delete(name)
+    known.dropped++
+  }
+
+  /** A state that was read while the change was not on disk is older, and is dropped. */
+  function endAdvance(next: ChannelState, isStored: boolean): void {
+    const current = known?.states.get(nameOf(next.channelId))
+    if (!known || (isStored && (current === undefined || known.advanced.has(current)))) return
+    known.states.delete(nameOf(next.channelId))
     known.dropped++
   }
 
@@ -98,6 +112,17 @@ export function channelStates(storage: ChannelStorage, { network, seller, turn =
       spent: { record: recordOf(next, now), from: encoded(before) },
       end: (isStored: boolean) => end(before, next, isStored),
     }),
+    /**
+     * The same for a state that the next change may begin from before it is stored, so that many are stored together:
+     * those that follow one which is not stored are not stored either. Undefined where other processes change it.
+     */
+    advancing(before: ChannelState, next: ChannelState, now: number) {
+      if (!known || known.states.get(nameOf(next.channelId)) !== before) return undefined
+      const spent = { record: recordOf(next, now), from: encoded(before) }
+      known.advanced.add(next)
+      known.states.set(nameOf(next.channelId), next)
+      return { spent, end: (isStored: boolean) => endAdvance(next, isStored) }
+    },
     /** Notes what the chain says, whatever else happens to the channel meanwhile. Returns the state afterwards. */
     mirror: (channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> =>
       change(channelId, now, (state) => withMirror(state, mirror, now)),

@@ -17,6 +17,7 @@ import {
   openOf,
   presented,
   type ReservedCall,
+  suspend,
   turn,
 } from './open_calls.ts'
 
@@ -78,7 +79,10 @@ async function settleOnce(
   return { kind: 'settled', receipt: receiptOf(keys, noted, { name, due, now }) }
 }
 
-/** The turn of the channel ends with the change, stored or not. */
+/**
+ * The turn of the channel ends with the change, stored or not. Alone, it ends at once: the next charge begins from this
+ * one, and both are stored together, or this call has its reservation again.
+ */
 export async function drawDown(
   keys: KeyCalling,
   call: ReservedCall,
@@ -93,11 +97,24 @@ export async function drawDown(
     if (!before || now - before.syncedAt > freshMs) return undefined
     const next = await charged(keys, before, { call, now, due })
     if (typeof next === 'string') return undefined
+    const advancing = states.advancing(before, next, now)
+    if (advancing) {
+      const giveBack = suspend(keys, channelId, name)
+      return {
+        spent: advancing.spent,
+        receipt: receiptOf(keys, next, { name, due, now }),
+        end(isStored) {
+          advancing.end(isStored)
+          if (isStored) forget(keys, channelId, name)
+          else giveBack()
+        },
+      }
+    }
     const moving = states.moving(before, next, now)
     isMoving = true
     return {
       spent: moving.spent,
-      receipt: receiptOf(keys, next, { name, due, now, ending: openOf(keys, channelId, name)?.amount }),
+      receipt: receiptOf(keys, next, { name, due, now }),
       end(isStored) {
         moving.end(isStored)
         if (isStored) forget(keys, channelId, name)
@@ -117,14 +134,13 @@ export async function fate(keys: KeyCalling, { channelId, name }: ReservedCall, 
   return state && isReserved(keys, state, { name, now }) ? { kind: 'open' } : { kind: 'dead' }
 }
 
-/** `ending`: part of the reservations that this charge ends, which a record does not know of. */
 function receiptOf(
   keys: KeyCalling,
   state: ChannelState,
-  { name, due, now, ending = 0n }: { name: string; due: bigint; now: number; ending?: bigint | undefined },
+  { name, due, now }: { readonly name: string; readonly due: bigint; readonly now: number },
 ): Receipt {
   const child = childOf(name)
-  const own = state.closing ? 0n : available(keys, state, now) + ending
+  const own = available(keys, state, now)
   const left = child === undefined ? own : (childLeft(state, child, now) ?? 0n)
   return {
     transaction: '',

@@ -134,6 +134,17 @@ export function note(
   if (signer) signing.add(signer)
 }
 
+/** The call reserves nothing while it is charged. The returned function gives it its reservation again. */
+export function suspend({ inProcess: { open } }: KeyCalling, channelId: Hex, name: string): () => void {
+  const calls = open.get(channelId)
+  const call = calls?.get(name)
+  if (!calls || !call) return () => {}
+  calls.set(name, { ...call, amount: 0n })
+  return () => {
+    if (calls.has(name)) calls.set(name, call)
+  }
+}
+
 /** The call has ended: nothing more is signed for it. */
 export function forget({ inProcess: { open } }: KeyCalling, channelId: Hex, name: string): void {
   const calls = open.get(channelId)
