@@ -8,13 +8,13 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { startDevnet } from '../../server/devnet/mod.ts'
 import { enlargePool } from '../../server/request_pool.ts'
+import { MAIN } from '../scope.ts'
 import { wallets } from './buyers.ts'
 import { encodePayment, type Offer, signOffer } from '../server/clients/payer.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const HANGING = 300
 const OTHERS = 60
-const MAIN = join(import.meta.dirname, '../../server/main.ts')
 const ask = (model: string) => ({ model, messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 50 })
 
 // Its own requests need the room that it measures.

@@ -3,8 +3,7 @@ import { afterAll } from 'bun:test'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-
-const MAIN = join(import.meta.dirname, '../../server/main.ts')
+import { MAIN } from '../scope.ts'
 
 export type GatewayProcess = {
   readonly exited: Promise<{ readonly code: number | null; readonly out: string; readonly err: string }>

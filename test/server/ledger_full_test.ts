@@ -1,10 +1,11 @@
 /** A ledger is never deleted: commands of ours in the folder of a gateway that sells, as real processes. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
 import { Database } from 'bun:sqlite'
-import { closeSync, openSync, readdirSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { readdirSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { privateKeyToAccount } from 'viem/accounts'
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
+import { damage } from '../fault/attacks/deletion.ts'
 import { decodeHeader, encodePayment, GENERATIONS, payerAt, signOffer } from './clients/payer.ts'
 import { type GatewayProcess, gatewayProcesses, imageHost } from './gateway_process.ts'
 
@@ -125,19 +126,6 @@ describe('the ledger of a gateway that sells', () => {
     expect(settledIn(ledgerIn(dir))).toBe(5)
   }, 120_000)
 })
-
-/** Overwrites the first page of a table. */
-function damage(path: string, table: string): void {
-  const database = new Database(path)
-  database.run('PRAGMA wal_checkpoint(TRUNCATE)')
-  const { rootpage } = database.query('SELECT rootpage FROM sqlite_schema WHERE name = ?').get(table) as {
-    rootpage: number
-  }
-  database.close()
-  const file = openSync(path, 'r+')
-  writeSync(file, Buffer.alloc(4_096, 0xa5), 0, 4_096, (rootpage - 1) * 4_096)
-  closeSync(file)
-}
 
 test('a damaged ledger is not opened; one above the size that is checked sells nothing, and /readyz says why (contract 21.15)', async () => {
   const { dir, keys } = await soldFolder(5)

@@ -4,7 +4,7 @@ import { generatePrivateKey, type PrivateKeyAccount, privateKeyToAccount } from 
 import { BATCH_SETTLEMENT, batchSettlementAbi, PERMIT2 } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
 import { LAST_WORDS } from './vendor.ts'
-import { CHAT_MODEL, SECOND, type Target } from './target.ts'
+import { BY_USE_MODEL, CHAT_MODEL, SECOND, type Target } from './target.ts'
 
 export type Scheme = 'exact' | 'upto' | 'batch-settlement'
 export const SCHEMES: readonly Scheme[] = ['exact', 'upto', 'batch-settlement']
@@ -18,6 +18,7 @@ const MESSAGES = [{ role: 'user', content: 'Tell me what costs money.' }]
 /** What is for sale, by how it is delivered. */
 export const ORDERS = {
   chat: { path: '/api/v1/chat/completions', body: { model: CHAT_MODEL, messages: MESSAGES, max_tokens: 100 } },
+  byUse: { path: '/api/v1/chat/completions', body: { model: BY_USE_MODEL, messages: MESSAGES, max_tokens: 100 } },
   stream: {
     path: '/api/v1/chat/completions',
     body: { model: CHAT_MODEL, messages: MESSAGES, max_tokens: 100, stream: true },

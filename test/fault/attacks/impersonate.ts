@@ -14,7 +14,7 @@ import {
 } from '../../conformance/schemes/signers.ts'
 import type { Attack, Outcome } from './attack.ts'
 import { CUSTOMER, isWhole, offerFor, ORDERS, post, send, setBalance, variant, walletWith } from './caller.ts'
-import type { Target } from './target.ts'
+import { type Target, TOKEN } from './target.ts'
 
 const MONEY = 2_000_000n
 
@@ -112,10 +112,48 @@ async function barred(target: Target): Promise<Outcome> {
   }
 }
 
+/** Where a token opens something of the operator's, and what the right one is answered. */
+const DOORS: readonly { path: string; right: number; open(token: string): RequestInit }[] = [
+  {
+    path: '/console/session',
+    right: 204,
+    open: (token) => ({
+      method: 'POST',
+      body: JSON.stringify({ token }),
+      headers: { 'sec-fetch-site': 'same-origin' },
+    }),
+  },
+  ...['/operator/payments', '/metrics'].map((path) => ({
+    path,
+    right: 200,
+    open: (token: string) => ({ headers: { authorization: `Bearer ${token}` } }),
+  })),
+]
+
+/** Seventy wrong tokens at each door, from seven addresses; then the owner comes, and one of the seven goes on. */
+async function lockedOut(target: Target): Promise<Outcome> {
+  const statusAt = async (door: (typeof DOORS)[number], ip: string, token: string) => {
+    const { headers, ...init } = door.open(token)
+    return (await fetch(target.origin + door.path, { ...init, headers: { ...headers, 'x-forwarded-for': ip } })).status
+  }
+  let [locked, unlimited] = [0, 0]
+  for (const [number, door] of DOORS.entries()) {
+    for (let i = 0; i < 70; i++) await statusAt(door, `192.0.2.${10 * number + (i % 7)}`, `a guess ${i}`)
+    if ((await statusAt(door, `198.51.100.${number}`, TOKEN)) !== door.right) locked++
+    if ((await statusAt(door, `192.0.2.${10 * number}`, 'one more guess')) !== 429) unlimited++
+  }
+  return {
+    tried: 2 * DOORS.length,
+    refused: 2 * DOORS.length - locked - unlimited,
+    note: `the owner is locked out at ${locked} of ${DOORS.length} doors; ${unlimited} let an address guess without end`,
+  }
+}
+
 export const attacks: readonly Attack[] = [
   { family: 'impersonate', name: 'buying as the one wallet that is allowed', run: allowedOnly },
   { family: 'impersonate', name: 'buying while blocked, as another wallet', run: blockedPays },
   { family: 'impersonate', name: 'receipts and reports in the name of another wallet', run: receipts },
   { family: 'burn', name: "using up another wallet's limit of requests", run: limitUsedUp },
   { family: 'burn', name: 'having another wallet barred for what it did not buy', run: barred },
+  { family: 'burn', name: 'keeping the owner out of the console, the API and the metrics', run: lockedOut },
 ]

@@ -1,4 +1,5 @@
 /** Keeping others waiting: batches of messages to /mcp, and uploads that do not end. */
+import { existsSync, readFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Attack, Outcome } from './attack.ts'
@@ -22,7 +23,21 @@ async function probed(target: Target, order: Order): Promise<Outcome> {
     if (status === 402 && took < LIMIT_MS) refused++
     await pause(100)
   }
-  return { tried: PROBES, refused, note: `the slowest quote of a customer took ${Math.round(slowest)} ms` }
+  return {
+    tried: PROBES,
+    refused,
+    note: `${refused} quotes of a customer, the slowest after ${Math.round(slowest)} ms`,
+  }
+}
+
+/** Most memory that a gateway may have had under such an attack, in megabytes. */
+const LIMIT_MB = 600
+
+/** The most memory that a process has had, in megabytes; undefined where the system does not tell. */
+function peakOf(pid: number): number | undefined {
+  const path = `/proc/${pid}/status`
+  const [, kilobytes] = (existsSync(path) && /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(path, 'utf8'))) || []
+  return kilobytes === undefined ? undefined : Math.round(Number(kilobytes) / 1024)
 }
 
 /** About nine kilobytes of messages a second, each of which asks for the list of tools; no batch may have more. */
@@ -47,10 +62,12 @@ async function batches(target: Target): Promise<Outcome> {
     }
   })()
   await pause(3_000)
-  const outcome = await probed(target, ORDERS.chat)
+  const { tried, refused, note } = await probed(target, ORDERS.chat)
   stop.abort()
   await flooding
-  return outcome
+  const peak = peakOf(target.process.pid)
+  const isTooMuch = peak !== undefined && peak > LIMIT_MB
+  return { tried, refused: isTooMuch ? 0 : refused, note: `${note}; ${peak ?? 'unknown'} MB of memory at most` }
 }
 
 /** A picture of a megabyte to be edited. */
@@ -63,20 +80,25 @@ const LARGE: Order = {
   },
 }
 
-/** Uploads of one address that announce twenty megabytes each, and send nothing more. */
+/** Bytes of an upload that are sent and announced. Three of them, counted with their copies, are the memory for all. */
+const UPLOAD = { sent: 29_700_000, announced: 29_800_000 }
+
+/** Uploads of one address that send nearly all that they announce, and then nothing more. */
 async function uploads(target: Target): Promise<Outcome> {
   const { hostname, port } = new URL(target.origin)
   const sockets: Socket[] = []
-  for (let i = 0; i < 8; i++) {
+  const body = Buffer.alloc(UPLOAD.sent, `{"model":"`)
+  for (let i = 0; i < 3; i++) {
     const socket = connect(Number(port), hostname)
     socket.on('error', () => undefined)
     socket.write(
       `POST ${LARGE.path} HTTP/1.1\r\nhost: ${hostname}\r\nx-forwarded-for: ${ATTACKER}\r\n` +
-        'content-type: application/json\r\ncontent-length: 20000000\r\n\r\n{"model":',
+        `content-type: application/json\r\ncontent-length: ${UPLOAD.announced}\r\n\r\n`,
     )
     sockets.push(socket)
+    // What is refused is not read to its end.
+    await Promise.race([new Promise((sent) => void socket.write(body, sent)), pause(3_000)])
   }
-  await pause(1_000)
   const outcome = await probed(target, LARGE)
   for (const socket of sockets) socket.destroy()
   return outcome
@@ -84,5 +106,5 @@ async function uploads(target: Target): Promise<Outcome> {
 
 export const attacks: readonly Attack[] = [
   { family: 'stall', name: 'batches of messages to /mcp', run: batches },
-  { family: 'stall', name: 'uploads that announce much and send nothing', run: uploads },
+  { family: 'stall', name: 'uploads that stop before their end', run: uploads },
 ]

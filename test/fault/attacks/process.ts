@@ -1,14 +1,13 @@
 /** `bun server/main.ts` as a child process: its address, what it printed, and its end. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { join } from 'node:path'
-
-export const MAIN = join(import.meta.dirname, '../../../server/main.ts')
+import { MAIN } from '../../scope.ts'
 
 export type FareboxProcess = {
   /** The address that it greets with; rejects with what it printed when it ends before. */
   readonly origin: Promise<string>
   readonly exited: Promise<number | null>
+  readonly pid: number
   printed(): string
   kill(signal: NodeJS.Signals): void
   /** Ends it at once. */
@@ -45,6 +44,7 @@ export function farebox(
   return {
     origin: greeting.promise,
     exited,
+    pid: child.pid ?? 0,
     printed: () => text,
     kill: (signal) => void child.kill(signal),
     async stop() {

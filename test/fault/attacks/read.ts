@@ -144,7 +144,7 @@ export const attacks: readonly Attack[] = [
     name: 'authorizations of exact, as the calldata of settlements has them',
     async run(target) {
       const { sold } = await sales(target, 'exact')
-      let [tried, read] = [0, 0]
+      let [tried, read, named] = [0, 0, 0]
       for (const { order, id } of sold) {
         for (const payment of await publishedExact(target, await offerFor(target, order, 'exact'))) {
           const reply = await post(target, order, payment)
@@ -153,9 +153,14 @@ export const attacks: readonly Attack[] = [
           for (const url of urls) answers.push(await get(target, url, { ...atOf(order), payment }))
           tried++
           if (answers.some((answer) => isWhole(answer))) read++
+          else if (reply.text.includes(id)) named++
         }
       }
-      return { tried, refused: tried - read, note: 'decoded from the transactions of every block' }
+      return {
+        tried,
+        refused: tried - read - named,
+        note: `decoded from the transactions of every block; ${named} replies name the call`,
+      }
     },
   },
   attack('payments of upto, as published', 'upto', published),

@@ -8,6 +8,7 @@ import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digest
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Payment } from '../../../core/x402/protocol.ts'
 import { COLLECTOR, COLLECTOR_CODE } from '../../conformance/schemes/signers.ts'
+import { MAIN } from '../../scope.ts'
 import type { Attack, Outcome } from './attack.ts'
 import {
   isWhole,
@@ -22,7 +23,6 @@ import {
   walletWith,
 } from './caller.ts'
 import { ask, channelFor, deposit, depositAlone, funded, KEYS, newKey, usageOf } from './key_caller.ts'
-import { MAIN } from './process.ts'
 import type { Target } from './target.ts'
 
 const DUST = 1n

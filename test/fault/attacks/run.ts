@@ -1,6 +1,7 @@
 /**
  * Attacks a gateway as a person would: `bun run attacks [WORD...]`, each on a process with a chain of its own. Prints
- * what was tried, held and lost; the exit code is 1 when something was lost. Words choose attacks by family or name.
+ * what was tried, held and lost; the exit code is 1 when something was lost or could not be tried. Words choose attacks
+ * by family or name. `FAREBOX_TREE=DIR` attacks the program of another checkout (test/scope.ts).
  */
 import { parseArgs } from 'node:util'
 import type { Attack, Outcome } from './attack.ts'
@@ -56,6 +57,16 @@ export async function attempt({ family, name, at, run }: Attack): Promise<Row> {
   }
 }
 
+/** An attack that ended in an error has shown nothing. */
+const failed = ({ family, name }: Attack, { message }: Error): Row => ({
+  family,
+  name,
+  tried: 0,
+  refused: 0,
+  note: `not tried: ${message.split('\n')[0]}`,
+  seconds: 0,
+})
+
 function print({ family, name, tried, refused, note, seconds }: Row): void {
   const figures = [tried, refused, tried - refused].map((count) => String(count).padStart(6)).join('')
   console.log(`${family.padEnd(12)}${figures}${seconds.toFixed(1).padStart(7)} s  ${name}\n${' '.repeat(39)}${note}`)
@@ -69,11 +80,12 @@ if (import.meta.main) {
   )
   const rows: Row[] = []
   for (const attack of chosen) {
-    const row = await attempt(attack)
+    const row = await attempt(attack).catch((error: Error) => failed(attack, error))
     print(row)
     rows.push(row)
   }
-  const lost = rows.filter((row) => lostIn(row) > 0)
-  console.log(`${rows.length} attacks, ${rows.length - lost.length} held, ${lost.length} lost`)
-  process.exit(lost.length > 0 || rows.length === 0 ? 1 : 0)
+  const lost = rows.filter((row) => lostIn(row) > 0).length
+  const untried = rows.filter((row) => row.tried === 0).length
+  console.log(`${rows.length} attacks, ${rows.length - lost - untried} held, ${lost} lost, ${untried} not tried`)
+  process.exit(lost + untried > 0 || rows.length === 0 ? 1 : 0)
 }

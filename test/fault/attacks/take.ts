@@ -2,8 +2,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Offer, Payment } from '../../../core/x402/protocol.ts'
-import { NEW_WALLET_LIMIT, newWalletsLimit } from '../../../core/payment/unpaid/new_wallets.ts'
-import { channelOf, signDeposit, signExact, signUpto } from '../../conformance/schemes/signers.ts'
+import { NEW_WALLET_LIMIT, NEW_WALLETS_USDC } from '../../../core/payment/unpaid/new_wallets.ts'
+import { dollars, roundUp } from '../../../core/x402/money.ts'
+import { channelOf, signDeposit, signExact, signUpto, signVoucher } from '../../conformance/schemes/signers.ts'
 import { type Attack, type Outcome, usdc } from './attack.ts'
 import {
   ATTACKER,
@@ -21,8 +22,13 @@ import {
 } from './caller.ts'
 import type { Target } from './target.ts'
 
-/** What new wallets together may have open and leave unpaid in an hour, by the usual settings. */
-const NEW_WALLETS = newWalletsLimit()
+/** What new wallets together may have open and leave unpaid in an hour: half a dollar, a quarter from one address. */
+const NEW_WALLETS = { gateway: 500_000n, address: 250_000n }
+const NEW_WALLETS_SETTINGS = `
+new_wallets_usdc = "0.5"
+new_wallets_usdc_per_address = "0.25"
+new_wallets_streamed_usdc = "0.2"
+`
 /** What one wallet may, before it has paid anything. */
 const UNPAID_OF_ONE = NEW_WALLET_LIMIT.worth
 const DEPOSIT = 2_000_000n
@@ -118,6 +124,37 @@ async function freshWallets(
   return await judged(target, { tried, whole, price: BigInt(offer.amount), bound })
 }
 
+const PER_DAY = { usdc: '0.005', units: 5_000n }
+const ORDERS_OF_A_DAY = 20
+
+/** Orders in quick succession, for more than the operator lets a gateway sell in a day. Each uses up its quote. */
+async function beyondTheDay(target: Target, scheme: Scheme): Promise<Outcome> {
+  const buyer = await walletWith(target, DEPOSIT)
+  await target.operator('PUT', '/controls/gateway_limits/one', { usdc_per_day: PER_DAY.usdc })
+  const orderOf = (number: number): Order => {
+    const messages = [{ role: 'user', content: `Tell me what costs money: number ${10 + number}.` }]
+    return { ...ORDERS.byUse, body: { ...ORDERS.byUse.body, messages } }
+  }
+  const offer = await offerFor(target, orderOf(0), scheme)
+  const price = BigInt(offer.amount)
+  const statuses: number[] = []
+  let served = 0n
+  for (let i = 0; i < ORDERS_OF_A_DAY; i++) {
+    const isVoucher = scheme === 'batch-settlement' && served > 0n
+    const payment = isVoucher
+      ? await signVoucher(buyer, { offer, channel: channelOf(offer, { payer: buyer.address }), base: served * price })
+      : await pay(buyer, offer, 1n)
+    const { status } = await post(target, orderOf(i), payment)
+    statuses.push(status)
+    if (status === 200) served++
+  }
+  if (served === 0n) throw new Error(`nothing was sold: ${statuses.join(', ')}`)
+  const allowed = PER_DAY.units / price
+  const lost = served > allowed ? Number(served - allowed) : 0
+  const note = `${statuses.slice(0, 4).join(', ')} ...: ${usdc(served * price)} USDC of ${PER_DAY.usdc} a day`
+  return { tried: ORDERS_OF_A_DAY, refused: ORDERS_OF_A_DAY - lost, note }
+}
+
 /** The same money in one wallet after the other, each of which orders videos with it. */
 async function hopping(target: Target): Promise<Outcome> {
   const offer = await offerFor(target, ORDERS.video, 'exact')
@@ -134,7 +171,8 @@ async function hopping(target: Target): Promise<Outcome> {
     ordered += answers.filter(({ status }) => status === 202 || status === 200).length
   }
   const spent = BigInt(ordered) * price
-  const bound = NEW_WALLETS.address > price ? NEW_WALLETS.address : price
+  const limit = roundUp(dollars(NEW_WALLETS_USDC.address))
+  const bound = limit > price ? limit : price
   const lost = spent > bound ? Number((spent - bound + price - 1n) / price) : 0
   return { tried, refused: tried - lost, note: `videos of ${usdc(spent)} USDC ordered with ${usdc(price * 2n)} USDC` }
 }
@@ -160,12 +198,19 @@ export const attacks: readonly Attack[] = [
   ...perScheme((scheme) => ({
     family: 'take',
     name: `one stream by each of eighty new wallets, from one address: ${scheme}`,
+    at: { settings: NEW_WALLETS_SETTINGS },
     run: (target) => freshWallets(target, { scheme, bound: NEW_WALLETS.address, ipOf: () => ATTACKER }),
   })),
   ...perScheme((scheme) => ({
     family: 'take',
     name: `one stream by each of eighty new wallets, each from its own address: ${scheme}`,
+    at: { settings: NEW_WALLETS_SETTINGS },
     run: (target) => freshWallets(target, { scheme, bound: NEW_WALLETS.gateway, ipOf: (i) => `203.0.113.${i}` }),
+  })),
+  ...perScheme((scheme) => ({
+    family: 'take',
+    name: `more than an operator lets a gateway sell in a day: ${scheme}`,
+    run: (target) => beyondTheDay(target, scheme),
   })),
   { family: 'take', name: 'videos, the money hopping through eight wallets', run: hopping },
 ]

@@ -1,5 +1,5 @@
 /** The gateway that is attacked: a process with a chain of its own, and a vendor that counts its answers. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Hex, toHex } from 'viem'
@@ -12,8 +12,11 @@ import { NETWORK as SOLANA, newKey } from '../../adapters/chains/solana/solana_k
 import { farebox, type FareboxProcess } from './process.ts'
 import { type Vendor, vendor } from './vendor.ts'
 
-const TOKEN = 'a-token-of-the-operator-under-attack'
+/** The operator's token, which no attacker has. */
+export const TOKEN = 'a-token-of-the-operator-under-attack'
 export const CHAT_MODEL = 'vendor-h/chat-under-attack'
+/** The same, charged by what an answer has used where the way to pay allows that. */
+export const BY_USE_MODEL = 'vendor-h/chat-by-use'
 
 /** Another gateway of the target, paid on a Solana of its own. */
 export type SolanaTarget = { readonly node: SolanaNode; readonly feePayer: string }
@@ -112,6 +115,17 @@ context_window = 131072
 max_output = 16384
 flat = "0.02"
 
+[[chat]]
+id = "${BY_USE_MODEL}"
+name = "Chat by use"
+description = "Answers of a stand-in."
+vendor = "stand-in"
+upstream = "attacked"
+context_window = 131072
+max_output = 16384
+input = "10"
+output = "100"
+
 ${rowOf('one', payTo, 'keys = true')}
 ${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}
 ${more}`
@@ -158,6 +172,7 @@ export async function startTarget({
     const begin = () => farebox(['start'], { dir, env: settingsOfProcess })
     let process = begin()
     undo.push(() => process.stop())
+    if (await dropUnknownSettings(process, dir)) process = begin()
     let origin = await process.origin
     return {
       get origin() {
@@ -188,6 +203,18 @@ export async function startTarget({
     await stop()
     throw error
   }
+}
+
+/** An older checkout refuses settings that came later. True if there were any: start it again without them. */
+async function dropUnknownSettings(process: FareboxProcess, dir: string): Promise<boolean> {
+  const refused = await process.origin.then(() => '', String)
+  const unknown = [...refused.matchAll(/farebox\.toml:(\d+):\d+: \S+: there is no such setting/g)].map(
+    ([, line]) => line,
+  )
+  const path = join(dir, 'farebox.toml')
+  const lines = readFileSync(path, 'utf8').split('\n')
+  writeFileSync(path, lines.filter((_, index) => !unknown.includes(String(index + 1))).join('\n'))
+  return unknown.length > 0
 }
 
 /** The node, behind a wire that can hold transactions: the node has them, and their sender learns nothing. */
