@@ -32,6 +32,10 @@ import {
 import { COIN_PRICE, ON_SOLANA, type Target } from './target.ts'
 
 const DEPOSIT = 2_000_000n
+const worthOf = (wei: bigint): bigint => (wei * BigInt(COIN_PRICE) * 1_000_000n) / 10n ** 18n
+/** What the operator has paid for gas, less what it has charged: the loss of an hour, since budgets are of an hour. */
+const lossOf = (wei: bigint, charged = 0n): string =>
+  `${usdc(worthOf(wei) > charged ? worthOf(wei) - charged : 0n)} USDC lost an hour`
 /** Gas that a gateway pays in an hour for one wallet, by the usual settings (`channel_gas_per_wallet`). */
 const GAS_PER_WALLET = 2_000_000n
 
@@ -55,16 +59,14 @@ async function reverting(target: Target): Promise<Outcome> {
     await Promise.all(ordering)
   }
   await pause(2_000)
-  const { sent, reverted, gas } = await spentBy(target)
+  const { sent, reverted, gas, wei } = await spentBy(target)
   const lost = Math.max(0, reverted - MAX_ACCOUNT_REVERTS)
   return {
     tried,
     refused: tried - lost,
-    note: `${reverted} of ${sent} transactions reverted, ${gas} gas of the operator`,
+    note: `${reverted} of ${sent} transactions reverted, ${gas} gas of the operator: ${lossOf(wei)}`,
   }
 }
-
-const worthOf = (wei: bigint): bigint => (wei * BigInt(COIN_PRICE) * 1_000_000n) / 10n ** 18n
 
 /**
  * Money goes into a channel by the gateway's gas, buys one call, and comes back by the gateway's gas. Lost is a refund
@@ -90,7 +92,7 @@ async function cycles(target: Target): Promise<Outcome> {
   const loss = worthOf(wei) - charged
   const beyond = gas <= GAS_PER_WALLET ? 0 : Number(((gas - GAS_PER_WALLET) * BigInt(sent)) / gas) + 1
   const lost = loss > 0n ? Math.max(refunded, beyond) : 0
-  const note = `${deposited} deposits, ${refunded} refunds, ${usdc(charged)} USDC charged, ${gas} gas worth ${usdc(worthOf(wei))} USDC of the operator: ${usdc(loss > 0n ? loss : 0n)} USDC an hour`
+  const note = `${deposited} deposits, ${refunded} refunds, ${usdc(charged)} USDC charged, ${gas} gas worth ${usdc(worthOf(wei))} USDC of the operator: ${lossOf(wei, charged)}`
   return { tried, refused: tried - Math.min(tried, lost), note }
 }
 
@@ -109,8 +111,9 @@ async function refundsOfNothing(target: Target): Promise<Outcome> {
     const back = await post(target, ORDERS.chat, await signRefund(thief, { offer, channel, amount: BigInt(i + 1) }))
     if (back.status === 200) refunded++
   }
-  const { sent, gas } = await spentBy(target)
-  return { tried, refused: tried - sent, note: `${refunded} refunds of a few base units, ${gas} gas of the operator` }
+  const { sent, gas, wei } = await spentBy(target)
+  const note = `${refunded} refunds of a few base units, ${gas} gas of the operator: ${lossOf(wei)}`
+  return { tried, refused: tried - sent, note }
 }
 
 const CHANNELS = 5
@@ -124,7 +127,7 @@ async function refundsOfOthers(target: Target): Promise<Outcome> {
   const price = BigInt(offer.amount)
   const channels: Awaited<ReturnType<typeof customersChannel>>[] = []
   while (channels.length < CHANNELS) channels.push(await customersChannel(target, offer))
-  const before = (await spentBy(target)).sent
+  const before = await spentBy(target)
   let refunded = 0
   for (const { read } of channels) {
     const stolen = { ...read, payload: { ...read.payload, type: 'refund' } }
@@ -133,7 +136,8 @@ async function refundsOfOthers(target: Target): Promise<Outcome> {
       for (const payment of [stolen, part])
         if ((await post(target, { ...ORDERS.image, ip }, payment)).status === 200) refunded++
   }
-  const sent = (await spentBy(target)).sent - before
+  const after = await spentBy(target)
+  const sent = after.sent - before.sent
   const left = await Promise.all(channels.map(({ channel }) => channelBalance(target, channel.id)))
   const emptied = left.filter((balance) => balance < DEPOSIT).length
   const [first] = channels
@@ -141,7 +145,7 @@ async function refundsOfOthers(target: Target): Promise<Outcome> {
   const own = await signRefund(first.customer, { offer, channel: first.channel, base: first.bought * price })
   const back = await post(target, { ...ORDERS.image, ip: CUSTOMER }, own)
   if (back.status !== 200) throw new Error(`a customer got no refund: ${back.status} ${back.text}`)
-  const note = `${refunded} refunds, ${emptied} of ${CHANNELS} channels emptied; a customer got its own`
+  const note = `${refunded} refunds, ${emptied} of ${CHANNELS} channels emptied: ${lossOf(after.wei - before.wei)}; a customer got its own`
   return { tried: CHANNELS, refused: CHANNELS - Math.max(emptied, Math.min(sent, CHANNELS)), note }
 }
 
