@@ -1,5 +1,6 @@
 /** What buyers send to a process, and the rounds that a process makes by itself. */
 import type { Reply } from '../../core/http/reply.ts'
+import { callTool } from './mcp/calls.ts'
 import { pollUrl, requestOf } from './products.ts'
 import { ownerOf, type Process } from './scheduler.ts'
 import type { Actor, Signed, World } from './world.ts'
@@ -13,7 +14,13 @@ export function post(world: World, process: Process, signed: Signed): Actor {
   const name = `${ownerOf(process.index)} post ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isPresented = true
-  const { isDeaf } = world.setup.rule
+  const { isDeaf, doors } = world.setup.rule
+  if (doors)
+    return world.start({ name, kind: 'post', process, signed }, (actor) => {
+      const gone = isDeaf ? NEVER : actor.gone.signal
+      const args = JSON.parse(signed.product.body) as object
+      return callTool(world, actor, { doors, process, gone, tool: 'images_generations', args, signed })
+    })
   return world.start(
     { name, kind: 'post', process, signed },
     async ({ gone }) =>
@@ -25,12 +32,17 @@ export function post(world: World, process: Process, signed: Signed): Actor {
 }
 
 export function poll(world: World, process: Process, { id, signed }: { id: string; signed: Signed }): Actor {
-  const request = requestOf('GET', pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined), {
-    header: signed.header,
-  })
+  const url = pollUrl(id, world.ledgerRows.isLive(id) ? '/api/v1/calls' : undefined)
+  const request = requestOf('GET', url, { header: signed.header })
   const name = `${ownerOf(process.index)} poll ${world.ledgerRows.nameOf(id)} ${signed.name} #${world.step}`
   world.say(() => name)
   signed.isPresented = true
+  const { doors } = world.setup.rule
+  if (doors)
+    return world.start({ name, kind: 'poll', process, signed, call: id }, (actor) => {
+      const gone = actor.gone.signal
+      return callTool(world, actor, { doors, process, gone, tool: 'collect_result', args: { poll_url: url }, signed })
+    })
   return world.start({ name, kind: 'poll', process, signed, call: id }, ({ gone }) =>
     process.gateway.handle(request, { ip: BUYER, gone: gone.signal }),
   )

@@ -416,6 +416,9 @@ export function ledgerRows(world: World): Ledger {
       const isOther = actor.call !== undefined && row(actor.call)?.payer !== actor.signed?.buyer.wallet
       if (isOther && reply.status !== 403 && !world.isFlaky)
         violate('onlyThePayer', `${actor.name} gets ${reply.status}`)
+      const owner = actor.kind === 'post' && id !== undefined ? row(id)?.payer : undefined
+      if (owner !== undefined && owner !== actor.signed?.buyer.wallet)
+        violate('onlyThePayer', `${actor.name} is told of ${nameOf(id)} of another wallet`)
       if (reply.status === 200 && body.data) judgeResult(actor, body)
       if (body.code === 'PAYMENT_REPLAY' && body.job_id !== undefined) return
       const key = reply.status === 402 ? inDoubt(actor) : [...actor.sent].find(isAlive)

@@ -12,7 +12,8 @@
  * - `--relayers`: replicas that share relayer keys, nonces and gas;
  * - `--archive`: months, with two processes that archive and prune;
  * - `--upgrades`: processes of the last release, this version and the next one, which start, migrate, die and are
- *   rolled back on one database: SQLite, or Postgres with `--storage postgres`.
+ *   rolled back on one database: SQLite, or Postgres with `--storage postgres`;
+ * - `--mcp`: buyers who call tools at `/mcp`, in every shape that clients send.
  * `--replay SEED` tells one run; `--without "rule"` does either with that rule switched off; `--rules` lists them;
  * `--storage sqlite` or `postgres` does either on that storage. Ends with 1 when a law was broken.
  */
@@ -26,6 +27,8 @@ import { LAWS as CHANNEL_LAWS } from './channels/ledger.ts'
 import { channelCampaign, channelReplay } from './channels/campaign.ts'
 import { CHANNELS, channelFlags, LOAD_OF_CHANNELS, THIEF_OF_CHANNELS } from './channels/rules.ts'
 import type { Run } from './explore.ts'
+import { openDoors } from './mcp/doors.ts'
+import { behindDoors, mcpFlags, THROUGH_MCP } from './mcp/rules.ts'
 import { featureFlags } from './rules.ts'
 import { AS_BUILT, BY_USE, IN_BAD_WEATHER, IN_STORMS, type Rule, WITHIN_LIMITS } from './setup.ts'
 import { play } from './relayers/play.ts'
@@ -55,6 +58,7 @@ const { values } = parseArgs({
     relayers: { type: 'boolean', default: false },
     archive: { type: 'boolean', default: false },
     upgrades: { type: 'boolean', default: false },
+    mcp: { type: 'boolean', default: false },
     storage: { type: 'string', default: 'memory' },
   },
 })
@@ -71,11 +75,12 @@ const THEME_FLAGS = [
   'relayers',
   'archive',
   'upgrades',
+  'mcp',
 ] as const
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
-  [['--plain'], 0.425],
+  [['--plain'], 0.4225],
   [['--limits'], 0.05],
   [['--harsh'], 0.18],
   [['--storm'], 0.02],
@@ -86,6 +91,7 @@ const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = 
   [['--relayers'], 0.02],
   [['--archive'], 0.0025],
   [['--upgrades'], 0.0025],
+  [['--mcp'], 0.0025],
 ]
 
 function ruleNamed(name: string | undefined): Rule {
@@ -219,8 +225,19 @@ async function playUpgrades(): Promise<boolean> {
   }
 }
 
+async function playMcp(): Promise<boolean> {
+  const flag = mcpFlags.find(({ name }) => name === values.without)
+  if (values.without !== undefined && !flag)
+    throw new RangeError(`no rule is called ${JSON.stringify(values.without)}; --mcp --rules lists them`)
+  const rule = behindDoors(await openDoors(AS_BUILT), flag ?? THROUGH_MCP)
+  return values.replay === undefined
+    ? await explore(rule.name, (plan) => campaign(rule, plan))
+    : tell(await replay(rule, Number(values.replay)))
+}
+
 function rulesOf(): readonly { readonly name: string }[] {
   if (values.upgrades) return upgradeFlags
+  if (values.mcp) return mcpFlags
   return values.channels ? channelFlags : featureFlags
 }
 
@@ -250,6 +267,7 @@ async function main(): Promise<boolean> {
   if (values.relayers) return await playRelayers()
   if (values.archive) return await playArchive()
   if (values.upgrades) return await playUpgrades()
+  if (values.mcp) return await playMcp()
   const [built, name] = [ruleNamed(values.without), storeNamed(values.storage)]
   const store = await openStore(name)
   try {

@@ -3,6 +3,7 @@
  * waits for anything: `drainMicrotasks` runs the gateways until they have nothing left to do but ask.
  */
 import { drainMicrotasks } from 'bun:jsc'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Reply } from '../../core/http/reply.ts'
 import type { Gateway, Storage } from '../../core/mod.ts'
 import type { Chance } from './chance.ts'
@@ -99,6 +100,11 @@ export type Scheduler<Signed> = {
 
 export type SchedulerOptions<Signed> = {
   readonly isTraced: boolean
+  /**
+   * What runs is known by the asynchronous context in which it was started, for requests that wait for one answer
+   * together and go on at once. It takes time, so others are known by what was released last.
+   */
+  readonly isMixed?: boolean
   /** What is done, or not, when its process dies: questions whose label begins so. */
   readonly writes: RegExp
   replied(actor: Actor<Signed>, reply: Reply): void
@@ -107,9 +113,11 @@ export type SchedulerOptions<Signed> = {
 
 export function createScheduler<Signed>(
   dice: Chance,
-  { isTraced, writes, replied, failed }: SchedulerOptions<Signed>,
+  { isTraced, isMixed = false, writes, replied, failed }: SchedulerOptions<Signed>,
 ): Scheduler<Signed> {
   const items: Item<Signed>[] = []
+  const contexts = isMixed ? new AsyncLocalStorage<Actor<Signed>>() : undefined
+  let released: Actor<Signed> | undefined
   let waits: Wait<Signed>[] = []
   const often = (...shares: readonly number[]) => dice.pick(shares)
   /** Shares of what is answered without anybody coming between, done now but answered later, lost. */
@@ -161,7 +169,12 @@ export function createScheduler<Signed>(
     lines: [],
     now: START,
     step: 0,
-    active: undefined,
+    get active() {
+      return contexts?.getStore() ?? released
+    },
+    set active(actor) {
+      released = actor
+    },
     isCalm: false,
     isStorageAway: false,
 
@@ -202,7 +215,8 @@ export function createScheduler<Signed>(
         asleepUntil: 0,
       }
       scheduler.active = actor
-      work(actor).then(
+      const working = contexts ? contexts.run(actor, () => work(actor)) : work(actor)
+      working.then(
         (reply) => {
           actor.reply = reply
           if (reply) replied(actor, reply)

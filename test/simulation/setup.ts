@@ -26,6 +26,7 @@ import type { LawName } from './ledger.ts'
 import { LIMITS, limited, type RunLimits } from './limits.ts'
 import { POLL_SECRET, type Product, productsOf } from './products.ts'
 import { ownerOf, type Process, START } from './scheduler.ts'
+import type { Doors } from './mcp/doors.ts'
 import type { Fleet } from './upgrades/fleet.ts'
 import type { World } from './world.ts'
 
@@ -57,6 +58,8 @@ export type Rule = {
   readonly isStormy?: boolean
   /** Buyers pay by `upto`: they sign the quote, and what was used is moved. */
   readonly isByUse?: boolean
+  /** Its buyers call tools at `/mcp`. */
+  readonly doors?: Doors
   /** The limits of its gateways; those that are built in, which no run reaches, unless told. */
   readonly limits?: RunLimits
   /** The gateways are never told what the operator has closed. */
@@ -146,7 +149,7 @@ export function setup(rule: Rule): Setup {
 }
 
 /** As much of a world as a quote needs. */
-function beforeAnyRun(rule: Rule): World {
+export function beforeAnyRun(rule: Rule): World {
   const processes = Array.from({ length: MAX_PROCESSES }, () => ({ skewMs: 0 }) as Process)
   const ask = <T>(_process: Process, { run }: { readonly run: () => Promise<T> }): Promise<T> => run()
   const wait = () => new Promise<void>(() => {})

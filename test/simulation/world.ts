@@ -85,6 +85,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
   const often = (...shares: readonly number[]) => dice.pick(shares)
   const scheduler = createScheduler<Signed>(dice, {
     isTraced,
+    isMixed: setup.rule.doors !== undefined,
     writes: /^(openCall|moveCall|claim|finish|settle)/,
     replied: (actor, reply) => world.ledgerRows.replied(actor, reply),
     failed: (actor, error) => world.ledgerRows.failed(actor, error),
