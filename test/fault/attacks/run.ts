@@ -15,6 +15,7 @@ import { attacks as takingByKey } from './keys.ts'
 import { attacks as chargingByMpp } from './mpp.ts'
 import { attacks as reading } from './read.ts'
 import { attacks as recovering } from './recovery.ts'
+import { attacks as repeating } from './repeats.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
 import { startTarget } from './target.ts'
@@ -32,6 +33,7 @@ export const ATTACKS: readonly Attack[] = [
   ...chargingByMpp,
   ...closing,
   ...recovering,
+  ...repeating,
 ]
 /** An attack that takes longer was not refused, and is lost. */
 const LIMIT_MS = 90_000
