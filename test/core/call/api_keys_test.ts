@@ -186,6 +186,41 @@ test('no error repeats a key, wherever the request had it (contract 23.4)', asyn
   }
 })
 
+test('a key in a cookie pays nothing and shows nothing, so no page of another origin can use it (contract 23.2)', async () => {
+  const subject = await selling()
+  const headers = { cookie: `key=${KEY}; authorization=Bearer ${KEY}`, origin: 'https://evil.example' }
+  const order = await subject.ask(SKY, { headers })
+  expect([order.status, order.headers.has('payment-required')]).toEqual([402, true])
+  expect(order.headers.get('access-control-allow-credentials')).toBeNull()
+  for (const [path, body] of [
+    ['/v1/key', undefined],
+    ['/api/v1/keys', undefined],
+    ['/api/v1/keys/close', {}],
+  ] as const)
+    expect((await subject.ask(body, { path, headers })).status).toBe(401)
+  expect(await subject.channel()).toMatchObject({ charged: 0n, reserved: 0n })
+})
+
+test('the 401 of a key says the same whether nobody made it or another seller has its channel (contract 23.3)', async () => {
+  const [subject, other] = [await selling(), await selling()]
+  const elsewhere = keyText(new Uint8Array(32).fill(0x55), 'test')
+  const offer = decodeHeader((await other.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
+  const at = { now: other.clock.now(), signal: AbortSignal.timeout(10_000) }
+  const deposit = await keyBuyer(new Uint8Array(32).fill(0x55), offer).deposit(100_000n)
+  expect(await other.chain.apiKeys?.deposit(deposit, at)).toMatchObject({ kind: 'deposited' })
+  expect((await other.ask(SKY, { headers: { 'x-api-key': elsewhere } })).status).toBe(200)
+  for (const path of [COMPLETIONS, '/v1/key']) {
+    const body = path === COMPLETIONS ? SKY : undefined
+    const texts = []
+    for (const key of [elsewhere, keyText(new Uint8Array(32).fill(0x56), 'test')]) {
+      const answer = await subject.ask(body, { path, headers: { 'x-api-key': key } })
+      texts.push(`${answer.status} ${await answer.text()}`)
+    }
+    expect([path, texts[0]]).toEqual([path, texts[1] as string])
+    expect(texts[0]).toStartWith('401')
+  }
+})
+
 test('a deposit that is no object is 400 (contract 23.9)', async () => {
   const subject = await selling()
   for (const body of [null, [], 'text', 1, { payment: 1 }])

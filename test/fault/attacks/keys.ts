@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, parseSignature } from 'viem'
 import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
 import type { Attack, Outcome } from './attack.ts'
-import { isWhole, offerFor, ORDERS, post, send, TRANSFER, variant, walletWith } from './caller.ts'
+import { isWhole, newAccount, offerFor, ORDERS, post, send, spentBy, TRANSFER, variant, walletWith } from './caller.ts'
 import { ask, type Asking, channelFor, deposit, depositAlone, funded, KEYS, newKey, usageOf } from './key_caller.ts'
 import type { Target } from './target.ts'
 
@@ -110,7 +110,33 @@ async function repeatedKey(target: Target): Promise<Outcome> {
   }
 }
 
+/** Deposits whose money would go to somebody else, or whose claims the gateway could not make in time. */
+async function depositElsewhere(target: Target): Promise<Outcome> {
+  const offer = await offerFor(target, ORDERS.chat, 'batch-settlement')
+  const { address } = newAccount()
+  const { sent } = await spentBy(target)
+  const { extra } = offer
+  const offers = [
+    { ...offer, payTo: address },
+    { ...offer, extra: { ...extra, receiverAuthorizer: address } },
+    { ...offer, extra: { ...extra, withdrawDelay: 900 } },
+    { ...offer, extra: { ...extra, withdrawDelay: 2_592_000 } },
+  ]
+  const statuses: number[] = []
+  for (const other of offers) {
+    const [wallet, key] = [await walletWith(target, 4_000_000n), newKey()]
+    const payment = await deposit(other as typeof offer, { wallet, key, price: '0' })
+    for (const accepted of [offer, other])
+      statuses.push((await depositAlone(target, { ...payment, accepted } as typeof payment)).status)
+    statuses.push((await ask(target, { path: ORDERS.chat.path, key, body: ORDERS.chat.body })).status)
+  }
+  const lost = (await spentBy(target)).sent - sent + statuses.filter((status) => status === 200).length
+  const tried = statuses.length
+  return { tried, refused: tried - Math.min(tried, lost), note: `answered ${statuses.join(', ')}` }
+}
+
 export const attacks: readonly Attack[] = [
+  { family: 'burn', name: 'deposits for keys of another payee, claim key or delay', run: depositElsewhere },
   { family: 'keys', name: 'a lend while an order by a voucher waits for its deposit', run: lendBeside },
   { family: 'keys', name: 'children that nothing covers', run: lendNothing },
   { family: 'keys', name: 'deposits whose nonce the wallet has used up', run: depositNothing },
