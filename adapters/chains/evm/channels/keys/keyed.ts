@@ -39,7 +39,7 @@ const LIFE_MS = 30 * 86_400_000
 const VOUCHER_MS = 86_400_000
 
 export function keyedChannels(context: KeyedContext) {
-  const keyed: Keyed = { ...context, made: new WeakMap<Payment, KeySigner | null>() }
+  const keyed: Keyed = { ...context, made: new WeakMap<Payment, KeySigner | null>(), ids: new WeakMap() }
   const { terms, refund, wrongDepositing, isIdle } = context.channels
   const verbs: Verbs<EvmChannels> = {
     terms,

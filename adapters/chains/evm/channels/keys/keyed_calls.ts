@@ -26,6 +26,8 @@ export type KeyedContext = {
 export type Keyed = KeyedContext & {
   /** Payments that this process has made, with the key that pays; null for a child, which signs nothing. */
   readonly made: WeakMap<Payment, KeySigner | null>
+  /** Hashing a config costs 20 us, and a call is asked about several times. */
+  readonly ids: WeakMap<ChannelConfig, Hex>
 }
 
 /** The gateway's own payload in place of a voucher. It comes from this process and from storage, not from callers. */
@@ -52,7 +54,7 @@ export function keyPayment(
 
 /** The call of a key; undefined for every other payment. */
 export function keyCallOf(
-  { digests, made }: Pick<Keyed, 'digests' | 'made'>,
+  { digests, made, ids }: Pick<Keyed, 'digests' | 'made' | 'ids'>,
   payment: Payment,
   offer: Offer,
 ): ReservedCall | undefined {
@@ -61,7 +63,9 @@ export function keyCallOf(
   const { call, isLate, until } = payload as Static<typeof KeyPayload>
   const config = payload.channelConfig as ChannelConfig
   const signer = made.get(payment)
-  const common = { channelId: digests.channelId(config), config, name: call, isLate, until }
+  const channelId = ids.get(config) ?? digests.channelId(config)
+  ids.set(config, channelId)
+  const common = { channelId, config, name: call, isLate, until }
   return { ...common, price: parseAtomic(offer.amount) ?? 0n, ...(signer && { signer }) }
 }
 
