@@ -1,4 +1,5 @@
 /** Requests of API keys under one `Idempotency-Key`: more answers than were paid for, those of others, and waiting. */
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Attack, Outcome } from './attack.ts'
 import { isWhole, offerFor, ORDERS, read, variant } from './caller.ts'
 import { ask, funded, type Key, KEYS } from './key_caller.ts'
@@ -70,7 +71,7 @@ async function amongCrashes(target: Target): Promise<Outcome> {
     )
   for (let crash = 0; crash < 2; crash++) {
     const killed = all()
-    await Promise.race([killed, Bun.sleep(20 + 40 * crash)])
+    await Promise.race([killed, pause(20 + 40 * crash)])
     await target.crash()
     await killed
     await target.restart()
