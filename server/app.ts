@@ -3,7 +3,6 @@ import { isSameSecret } from '../core/lib/mod.ts'
 import { Elysia } from 'elysia'
 import type { Gateway, Reply } from '../core/mod.ts'
 import { attemptLimit, type Attempts, isBrowser, type RequestUrl, requestUrl } from '../core/http/mod.ts'
-import { defined } from './config/settings.ts'
 import { documentCompression, isDocument } from './http/compression.ts'
 import { isForwarded } from './http/forwarded.ts'
 import {
@@ -24,6 +23,7 @@ import { CONSOLE, type ConsoleApi, tooManyAttempts } from './operator/console.ts
 import { OPERATOR, type OperatorApi } from './operator/mod.ts'
 import { ASSETS } from './web/bundle.ts'
 import { isPage, webPages } from './web/mod.ts'
+import { defined } from './config/settings.ts'
 import manifest from '../package.json' with { type: 'json' }
 
 export type AppOptions = {

@@ -131,7 +131,7 @@ const KINDS: Readonly<Record<string, readonly string[]>> = {
 test('an adapter knows no adapter of another kind but the guarded fetch', () => {
   const kinds = inRoom('adapters').filter(({ path }) => folderBelow(path, 'adapters') !== undefined)
   const isAllowed = (target: string, { path }: Source): boolean => {
-    if (!target.startsWith('adapters/')) return true
+    if (!target.startsWith('adapters/') || target === 'adapters/settings.ts') return true
     const [own = '', other = ''] = [folderBelow(path, 'adapters'), folderBelow(target, 'adapters')]
     return own === other || (KINDS[own] ?? []).includes(other)
   }
@@ -151,6 +151,9 @@ test('a provider knows no other provider, but for a protocol that it shares with
 
 /** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
 const STATEMENTS = [
+  'adapters/settings.ts',
+  'adapters/chains/settings.ts',
+  'adapters/chains/lib/settings.ts',
   'adapters/chains/evm/node/address.ts',
   'adapters/chains/evm/node/x402_contracts.ts',
   'adapters/storage/manifests.ts',
@@ -166,6 +169,7 @@ test('a payment method knows no other one, but for the shared files of chains an
   const isAllowed = (target: string, { path }: Source): boolean => {
     if (!target.startsWith('adapters/chains/') || isFacts(target)) return true
     if (path === 'adapters/chains/manifests.ts' && target.endsWith('/manifest.ts')) return true
+    if (path === 'adapters/chains/settings.ts' && target.endsWith('/settings.ts')) return true
     const [own, other] = [path, target].map((file) => folderBelow(file, 'adapters/chains'))
     return other === own || other === undefined || other === 'lib' || (own !== undefined && other === 'facilitator')
   }

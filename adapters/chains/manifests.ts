@@ -2,17 +2,15 @@
 import { batchedManifest } from './evm/batched/manifest.ts'
 import { evmManifest } from './evm/manifest.ts'
 import type { ChainManifest } from './lib/manifest.ts'
+import type { PaymentMethod } from './settings.ts'
 import { solanaManifest } from './solana/manifest.ts'
 
-const MANIFESTS = { evm: evmManifest, solana: solanaManifest, batched: batchedManifest } as const
-
-type Kind = keyof typeof MANIFESTS
-/** A payment method as its manifest takes it, by its kind. */
-export type ChainMethod = {
-  [Each in Kind]: { readonly kind: Each } & ((typeof MANIFESTS)[Each] extends ChainManifest<infer Method>
-    ? Method
-    : never)
-}[Kind]
+/** A way to be paid that has settings and no manifest does not compile. */
+const MANIFESTS: { readonly [Method in PaymentMethod as Method['kind']]: ChainManifest<Method> } = {
+  evm: evmManifest,
+  solana: solanaManifest,
+  batched: batchedManifest,
+}
 
 /** The manifest of a payment method. */
-export const chainManifest = ({ kind }: Pick<ChainMethod, 'kind'>) => MANIFESTS[kind] as ChainManifest<ChainMethod>
+export const chainManifest = ({ kind }: Pick<PaymentMethod, 'kind'>) => MANIFESTS[kind] as ChainManifest<PaymentMethod>

@@ -4,34 +4,10 @@
  */
 import { type Static, type TObject, type TOptional, type TProperties, type TSchema, Type } from '@sinclair/typebox'
 import type { ChatVendor, Clock, ImageVendor, Log, Vendors, VideoVendor } from '../../core/mod.ts'
+import { Url } from '../settings.ts'
 import type { ChatStyle as Style, ChatVendorConfig } from './lib/chat/provider.ts'
 import type { ImageVendorConfig } from './lib/image_provider.ts'
 import type { VideoVendorConfig } from './lib/video_provider.ts'
-
-// ── settings ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-type Usual = {
-  /** The default in words. Constants use the `default` of the schema instead. */
-  readonly usual?: string
-  /** Its environment variable, if that is not its name in capitals; null: only the file sets it. */
-  readonly env?: string | null
-}
-
-/** An optional setting with its description: what it does, its unit and its limits, in plain English. */
-export function setting<Schema extends TSchema>(
-  description: string,
-  schema: Schema,
-  options: Usual = {},
-): TOptional<Schema> {
-  return Type.Optional(needed(description, schema, options)) as unknown as TOptional<Schema>
-}
-
-/**
- * A setting that its product requires. It is optional in the file, because the rest of the gateway works without it.
- */
-export function needed<Schema extends TSchema>(description: string, schema: Schema, options: Usual = {}): Schema {
-  return { ...schema, description, ...options }
-}
 
 type KeyOptions = {
   /** The form of the key, as error messages describe it. */
@@ -49,18 +25,13 @@ export function environmentOnly<Schema extends TSchema>(description: string, sch
   return Type.Optional({ ...schema, description, isEnvironmentOnly: true }) as unknown as TOptional<Schema>
 }
 
-/** An `http` or `https` URL. */
-export const Url = Type.String({ pattern: '^https?://' })
 /** The base URL of an API. Its value is not shown, because it may contain a key. */
 export const RootUrl = Type.String({ pattern: '^https?://', isRoot: true })
 
 /** How a chat server expects the output limit and reasoning parameters. */
 export const CHAT_STYLES = ['openai', 'compatible'] as const satisfies readonly Style[]
-export type ChatStyle = (typeof CHAT_STYLES)[number]
 
-/** One of these values. */
-export const oneOf = <const Words extends readonly string[]>(...words: Words) =>
-  Type.Union(words.map((word: Words[number]) => Type.Literal(word)))
+export type ChatStyle = (typeof CHAT_STYLES)[number]
 
 /** Values of settings by name, from the file and the environment. */
 export type Values = Readonly<Record<string, unknown>>
@@ -73,8 +44,10 @@ export type ServiceVendors = {
     NonNullable<Vendors[Product]>
   >
 }
+
 /** For products with catalog rows, such as audio, the row names its provider, which creates the vendor. */
 type MadeFor<Member> = Member extends (row: never) => infer Vendor ? NonNullable<Vendor> : Member
+
 export type Service = keyof ServiceVendors
 
 /** Services whose providers act in the world, or move money, on the account of their key. */
@@ -132,6 +105,7 @@ export type Models = {
   readonly chat: { readonly config: ChatVendorConfig; readonly vendor: ChatVendor }
   readonly videos: { readonly config: VideoVendorConfig; readonly vendor: VideoVendor }
 }
+
 export type ModelKind = keyof Models
 
 export type ModelPorts = Pick<ProviderPorts, 'clock' | 'log' | 'onClose'> & {
@@ -212,6 +186,7 @@ export function provider<const Properties extends TProperties>(manifest: {
 // ── reading a manifest ──────────────────────────────────────────────────────────────────────────────────────────────
 
 export const isSecret = (schema: TSchema | undefined): boolean => schema?.isSecret === true
+
 /** Whether a setting may be in the configuration file. */
 export const isInFile = (schema: TSchema): boolean => !isSecret(schema) && schema.isEnvironmentOnly !== true
 

@@ -1,7 +1,7 @@
 /** Changes to the catalog's audio rows. */
 import { type Static, Type } from '@sinclair/typebox'
 import { AUDIO_KINDS, type AudioOverride, type AudioRow, audioRows, overrideAudio } from '../../core/mod.ts'
-import { setting } from '../../adapters/providers/manifest.ts'
+import { setting } from '../../adapters/settings.ts'
 import { candidatesFor, type Services } from './services/products.ts'
 import { enumerated } from './services/settings.ts'
 import { Rate } from './settings.ts'

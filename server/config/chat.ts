@@ -1,7 +1,7 @@
 /** Changes to the catalog's chat rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type ChatRow, chatRows, overrideChat } from '../../core/mod.ts'
-import { oneOf, setting } from '../../adapters/providers/manifest.ts'
+import { oneOf, setting } from '../../adapters/settings.ts'
 import { type Environment, Rate, without } from './settings.ts'
 import {
   type ServedCatalog,

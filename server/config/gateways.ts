@@ -1,9 +1,9 @@
 /** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid. */
 import { type Static, Type } from '@sinclair/typebox'
-import { labelOf, type PaymentMethod, type Reading, resolvePaymentMethods } from './payment_methods.ts'
-import { paymentMethodSettings } from './payment_method_settings.ts'
-import { setting } from '../../adapters/providers/manifest.ts'
-import { defaulted, type Named, named } from './settings.ts'
+import type { Reading } from '../../adapters/chains/lib/settings.ts'
+import { type PaymentMethod, paymentMethodSettings } from '../../adapters/chains/settings.ts'
+import { labelOf, resolvePaymentMethods } from './payment_methods.ts'
+import { defaulted, named, type Named, setting } from '../../adapters/settings.ts'
 
 const Name = Type.String({ pattern: '^[a-z0-9-]{1,40}$' })
 

@@ -1,8 +1,7 @@
 /** The `[retention]` table: how long results, ledger rows and media are kept. */
 import { type Static, Type } from '@sinclair/typebox'
 import { type Retention, retention as usual } from '../../core/mod.ts'
-import { setting } from '../../adapters/providers/manifest.ts'
-import { defaulted } from './settings.ts'
+import { defaulted, setting } from '../../adapters/settings.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

@@ -1,7 +1,8 @@
 /** Changes to the catalog rows of the kinds that products declare. */
 import { type TSchema, Type } from '@sinclair/typebox'
 import { type CatalogRow, overrideRows, rowKinds, rowSettings } from '../../core/mod.ts'
-import { setting, type Values } from '../../adapters/providers/manifest.ts'
+import { setting } from '../../adapters/settings.ts'
+import { type Values } from '../../adapters/providers/manifest.ts'
 import { candidatesFor } from './services/products.ts'
 
 /** The table of one row, by kind. */

@@ -1,13 +1,12 @@
 /** Schemas that several parts of the configuration share. */
-import { type Static, type TObject, type TProperties, type TSchema, Type } from '@sinclair/typebox'
+import { type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { isFields } from '../../core/lib/mod.ts'
 
 /** The port without a setting, and a gateway of this machine that listens there. */
 export const DEFAULT_PORT = 4020
+
 export const LOCAL_URL = `http://127.0.0.1:${DEFAULT_PORT}`
 
-/** The name of an environment variable. The pattern rejects keys that were pasted in its place. */
-export const Variable = Type.String({ pattern: '^[A-Z_][A-Z0-9_]{0,49}$' })
 /** US dollars, as text, because prices are exact decimals. */
 export const Rate = Type.String({ pattern: '^[0-9]{1,6}(\\.[0-9]{1,9})?$' })
 
@@ -16,16 +15,11 @@ export const FilePath = Type.String({
   pattern: '^(\\.{0,2}/|[A-Za-z]:).+\\.(ts|js|mjs)$',
   words: 'a file such as ./mine.ts',
 })
+
 /** Whether a name is such a path: names of protocols and products have no slash at the front. */
 export const isFile = (name: string): boolean => /^(\.{0,2}\/|[A-Za-z]:)/.test(name)
 
 export type Environment = Readonly<Record<string, string | undefined>>
-
-/** A setting with a default in its schema: the file may leave it out, and what is read has it. */
-export function defaulted<Schema extends TSchema>(description: string, schema: Schema): Schema {
-  if (schema.default === undefined) throw new Error(`a setting has no default: ${description}`)
-  return { ...schema, description }
-}
 
 /** A table with the defaults of what it does not say, in its lists too. What is no table is left to the check. */
 export function filled({ properties, required = [] }: TObject, given: Readonly<Record<string, unknown>>) {
@@ -42,29 +36,6 @@ function filledValue(schema: TSchema, value: unknown): unknown {
   const items = schema.items as TSchema | undefined
   if (schema.properties && isFields(value)) return filled(schema as TObject, value)
   return items?.properties && Array.isArray(value) ? value.map((item) => filledValue(items, item)) : value
-}
-
-type CamelName<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelName<Rest>>}` : Name
-type Camel<Table> = {
-  readonly [Name in keyof Table as Name extends `${string}_env` ? never : CamelName<Name>]: Readonly<Table[Name]>
-}
-/** Settings as the code has them: `pay_to` is `payTo`. Variables that hold a value (`..._env`) are read elsewhere. */
-export type Named<Schemas extends TProperties> = Camel<Static<TObject<Schemas>>>
-
-/**
- * The settings of a table that these schemas have, by their names in code, without those that are not set. In the order
- * of the schemas, so that equal settings are equal as JSON.
- */
-export function named<Schemas extends TProperties>(
-  schemas: Schemas,
-  table: Partial<Static<TObject<Schemas>>>,
-): Named<Schemas> {
-  const values = table as Readonly<Record<string, unknown>>
-  return Object.fromEntries(
-    Object.keys(schemas)
-      .filter((name) => values[name] !== undefined && !name.endsWith('_env'))
-      .map((name) => [name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase()), values[name]]),
-  ) as Named<Schemas>
 }
 
 /** Members without those that are undefined. */
@@ -116,8 +87,10 @@ function editsBetween(one: string, other: string): number {
 
 /** Variables that hold secrets, by the end of their names; settings are known by name. */
 const SECRET = /(?:_KEY|_KEYS|_TOKEN|_SECRET|_PASSWORD|_SID|_ACCESS_KEY_ID)$/
+
 /** Files of the AWS SDK, which reads them itself, again and again. */
 const OF_OTHERS = ['AWS_WEB_IDENTITY_TOKEN_FILE', 'AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE']
+
 const MAX_SECRET = 65_536
 
 /**

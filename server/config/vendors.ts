@@ -1,20 +1,10 @@
 /** The vendors of models, and changes to the catalog's image rows. */
 import { type Static, type TObject, type TSchema, Type } from '@sinclair/typebox'
 import { chatRows, type ImageRow, imageRows, type Json, overrideImages, videoRows } from '../../core/mod.ts'
-import { CHAT_STYLES, oneOf, setting, Url } from '../../adapters/providers/manifest.ts'
-import type { ModelKind } from '../../adapters/providers/manifest.ts'
+import { CHAT_STYLES, type ModelKind } from '../../adapters/providers/manifest.ts'
+import { named, type Named, oneOf, setting, Url, Variable } from '../../adapters/settings.ts'
 import { addressOf, makers, protocolOf, protocolsOf } from './providers.ts'
-import {
-  defined,
-  type Environment,
-  FilePath,
-  type Named,
-  named,
-  nearestName,
-  Rate,
-  Variable,
-  without,
-} from './settings.ts'
+import { type Environment, FilePath, nearestName, Rate, without, defined } from './settings.ts'
 
 const strict = { additionalProperties: false }
 

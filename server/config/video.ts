@@ -1,8 +1,8 @@
 /** Changes to the catalog's video rows, and how each row is served. */
 import { type Static, Type } from '@sinclair/typebox'
 import { overrideVideos, type VideoOverride, type VideoRow, videoRows } from '../../core/mod.ts'
-import { setting } from '../../adapters/providers/manifest.ts'
-import { defined, type Environment, named, Rate, without } from './settings.ts'
+import { named, setting } from '../../adapters/settings.ts'
+import { type Environment, Rate, without, defined } from './settings.ts'
 import {
   type ServedCatalog,
   type Serving,

@@ -10,7 +10,8 @@ import { File, sections, variables } from '../../server/config/file.ts'
 import { AudioSetting } from '../../server/config/audio.ts'
 import { ChatSetting } from '../../server/config/chat.ts'
 import { GatewayRow } from '../../server/config/gateways.ts'
-import { BatchedRow, FacilitatorRow } from '../../server/config/payment_method_settings.ts'
+import { batchedSettings } from '../../adapters/chains/settings.ts'
+import { FacilitatorRow } from '../../adapters/chains/lib/settings.ts'
 import { rowTables } from '../../server/config/rows.ts'
 import { RetentionTable } from '../../server/config/retention.ts'
 import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
@@ -25,7 +26,7 @@ export const PAGE = join(import.meta.dirname, '../../server/docs/configuration.m
 export const rows: Readonly<Record<string, TObject>> = {
   gateways: GatewayRow,
   facilitators: FacilitatorRow,
-  batched: BatchedRow,
+  batched: batchedSettings.row,
   vendors: VendorRow,
   images: ImageSetting,
   chat: ChatSetting,

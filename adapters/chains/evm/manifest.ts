@@ -1,34 +1,11 @@
 /** EVM networks as a way to be paid: by keys of our own, which are leased, or by facilitators. */
 import { jsonRpc } from '../lib/json_rpc.ts'
 import type { ChainManifest, ChainOpening, PayingAccount, ServingAccount } from '../lib/manifest.ts'
-import type { FacilitatorConfig } from './facilitator.ts'
-import type { EvmConfig } from './mod.ts'
 import { blockAt } from './node/log_search.ts'
 import type { KeyState } from './relayer_keys.ts'
+import type { EvmMethod } from './settings.ts'
 import type { ChannelSettings } from './channels/mod.ts'
 
-/** Amounts in base units or wei, as text where they may be large. */
-export type EvmMethod = Pick<EvmConfig, 'network' | 'rpcUrl' | 'asset' | 'payTo' | 'domain' | 'schemes'> & {
-  readonly channels?: {
-    readonly key: string
-    readonly channelWithdrawSeconds?: number
-    readonly channelMinDeposit?: Amount
-    readonly channelGasPerWallet?: Amount
-    readonly channelClaimAbove?: Amount
-    readonly coinPrice?: number
-    readonly keys?: boolean
-    readonly keyIdleDays?: number
-  }
-  readonly settles:
-    | {
-        readonly by: 'relayer'
-        readonly keys: readonly string[]
-        readonly relayerFloorWei?: Amount
-        readonly relayerFloorSettlements?: number
-      }
-    | { readonly by: 'facilitators'; readonly rows: FacilitatorConfig['facilitators'] }
-}
-type Amount = number | string
 type Settling = Extract<EvmMethod['settles'], { by: 'relayer' }>
 
 export const evmManifest: ChainManifest<EvmMethod> = {

@@ -1,22 +1,6 @@
 /** Solana's networks as a way to be paid: by keys of our own, which all replicas share, or by facilitators. */
 import type { ChainManifest, PayingAccount } from '../lib/manifest.ts'
-import type { SolanaFacilitatorConfig } from './facilitator.ts'
-
-export type SolanaMethod = {
-  readonly network: string
-  readonly rpcUrl: string
-  readonly asset: string
-  readonly payTo: string
-  readonly settles:
-    | {
-        readonly by: 'fee_payer'
-        readonly keys: readonly string[]
-        readonly maxFeeLamports?: number
-        readonly priorityLamports?: number
-        readonly feePayerFloorLamports?: number
-      }
-    | { readonly by: 'facilitators'; readonly rows: SolanaFacilitatorConfig['facilitators'] }
-}
+import type { SolanaMethod } from './settings.ts'
 
 export const solanaManifest: ChainManifest<SolanaMethod> = {
   async open({ network, rpcUrl, asset: mint, payTo, settles }, { random }) {

@@ -1,5 +1,6 @@
 /** Bland: phone calls. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { bland } from './calls.ts'
 
 export { bland, type BlandConfig } from './calls.ts'

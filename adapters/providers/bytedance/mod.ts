@@ -1,5 +1,6 @@
 /** BytePlus ModelArk: images, videos, and characters for videos. Its control plane uses other keys than its models. */
-import { addressOf, key, provider, RootUrl, setting } from '../manifest.ts'
+import { addressOf, key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { arkAssets } from './assets.ts'
 import { seedream } from './images.ts'

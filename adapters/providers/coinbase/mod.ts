@@ -1,5 +1,6 @@
 /** Coinbase: links to buy USDC. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { coinbaseOnramp } from './onramp.ts'
 
 export { coinbaseOnramp, type CoinbaseOnrampConfig } from './onramp.ts'

@@ -1,5 +1,6 @@
 /** DefiLlama: data of DeFi, with or without a key. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { defiLlama } from './defi.ts'
 

@@ -1,5 +1,6 @@
 /** E2B: sandboxes. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { e2bSandbox } from './sandbox.ts'
 

@@ -1,6 +1,7 @@
 /** ElevenLabs: speech and sound effects. */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { ELEVENLABS, elevenlabs } from './audio.ts'
 
 export { ELEVENLABS, elevenlabs } from './audio.ts'

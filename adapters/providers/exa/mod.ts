@@ -1,6 +1,7 @@
 /** Exa: search, and web pages. */
 import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { EXA_SEARCH, exaSearch } from './search.ts'
 import { exaWeb } from './web.ts'
 

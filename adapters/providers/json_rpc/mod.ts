@@ -1,5 +1,6 @@
 /** Blockchain nodes that speak JSON-RPC. */
-import { provider, setting } from '../manifest.ts'
+import { provider } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { rpcNodes } from './nodes.ts'
 

@@ -1,6 +1,7 @@
 /** MiniMax: music. */
 import { MUSIC_TIMEOUT_MS } from '../lib/audio_provider.ts'
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { MINIMAX, minimaxMusic } from './music.ts'
 
 export { MINIMAX, minimaxMusic } from './music.ts'

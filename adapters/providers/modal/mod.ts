@@ -1,5 +1,6 @@
 /** Modal: sandboxes, with GPUs. */
-import { key, provider, setting } from '../manifest.ts'
+import { key, provider } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { modalSandbox } from './sandbox.ts'
 

@@ -3,18 +3,8 @@
  * server.
  */
 import { SOUND_TIMEOUT_MS } from '../lib/audio_provider.ts'
-import {
-  addressOf,
-  bearerModels,
-  CHAT_STYLES,
-  environmentOnly,
-  key,
-  needed,
-  oneOf,
-  provider,
-  RootUrl,
-  setting,
-} from '../manifest.ts'
+import { addressOf, bearerModels, CHAT_STYLES, environmentOnly, key, provider, RootUrl } from '../manifest.ts'
+import { needed, oneOf, setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { openaiChat } from './chat.ts'
 import { openaiImages } from './images.ts'

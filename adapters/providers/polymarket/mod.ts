@@ -1,5 +1,6 @@
 /** Polymarket: its data and Kalshi's, and the bridge that takes deposits. Neither needs a key. */
-import { provider, RootUrl, setting } from '../manifest.ts'
+import { provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { polymarketBridge } from './bridge.ts'
 import { predictionVenues } from './markets.ts'
 

@@ -1,5 +1,6 @@
 /** Predexon: prediction markets of every venue behind one key. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { predexon } from './markets.ts'
 
 export { predexon, type PredexonConfig } from './markets.ts'

@@ -1,5 +1,6 @@
 /** Python as WebAssembly, in a process on this machine: sandboxes without an account. */
-import { provider, setting } from '../manifest.ts'
+import { provider } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { type EmbeddedSandbox, embeddedSandbox, MAX_SANDBOXES, SANDBOX_MEMORY } from './sandbox.ts'
 

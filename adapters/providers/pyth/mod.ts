@@ -1,5 +1,6 @@
 /** Pyth: prices and their history. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { pythMarket } from './market.ts'
 

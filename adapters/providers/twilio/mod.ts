@@ -1,5 +1,6 @@
 /** Twilio: phone numbers. */
-import { key, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { twilio } from './numbers.ts'
 

@@ -1,6 +1,7 @@
 /** xAI: search, images, videos, and chat with OpenAI's protocol. */
 import { SEARCH_TIMEOUT_MS } from '../lib/search_provider.ts'
-import { addressOf, bearerModels, key, provider, setting } from '../manifest.ts'
+import { addressOf, bearerModels, key, provider } from '../manifest.ts'
+import { setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { xaiImages } from './images.ts'
 import { XAI_SEARCH, xaiSearch } from './search.ts'

@@ -1,6 +1,7 @@
 /** 0x: swaps with a fee for the operator. */
 import { checksummed } from '../../../core/lib/mod.ts'
-import { key, needed, provider, RootUrl, setting } from '../manifest.ts'
+import { key, provider, RootUrl } from '../manifest.ts'
+import { needed, setting } from '../../settings.ts'
 import { Type } from '@sinclair/typebox'
 import { zerox } from './swap.ts'
 

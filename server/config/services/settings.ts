@@ -1,14 +1,7 @@
 /** Settings and variables of providers, and of the choice among them: derived from the manifests. */
 import { type TSchema, Type } from '@sinclair/typebox'
-import {
-  isInFile,
-  isSecret,
-  type Manifest,
-  oneOf,
-  type Service,
-  setting,
-  usedBy,
-} from '../../../adapters/providers/manifest.ts'
+import { isInFile, isSecret, type Manifest, type Service, usedBy } from '../../../adapters/providers/manifest.ts'
+import { oneOf, setting } from '../../../adapters/settings.ts'
 import { providers } from '../providers.ts'
 import { type Candidate, candidatesFor, products, PRODUCTS, type ProductSetting, startedBy } from './products.ts'
 

@@ -15,7 +15,11 @@ const SETTING = `dark_mode: setting('${DARK}', Type.Boolean()),\n`
 const ENTRIES: readonly (readonly [file: string, before: string, entry: string])[] = [
   ['file.ts', '    bare_v1: defaulted(\n', `    dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
   ['gateways.ts', '  retired: defaulted(\n', `  dark_mode: defaulted('${DARK}', Type.Boolean({ default: false })),\n`],
-  ['payment_method_settings.ts', '  channel_claim_above: setting(\n', SETTING.replace('dark_mode', 'dim_mode')],
+  [
+    '../../adapters/chains/evm/settings.ts',
+    '  channel_claim_above: setting(\n',
+    SETTING.replace('dark_mode', 'dim_mode'),
+  ],
   ['vendors.ts', '    per_call: setting(', SETTING],
   ['vendors.ts', '    style: setting(\n', SETTING],
 ]
@@ -32,12 +36,16 @@ let copy: string
 /** A tree whose configuration has one more setting in each schema; everything else is the real one. */
 beforeAll(() => {
   copy = mkdtempSync(join(tmpdir(), 'farebox-setting-'))
-  for (const room of ['core', 'adapters', 'node_modules', 'package.json'])
-    symlinkSync(join(ROOT, room), join(copy, room))
-  mkdirSync(join(copy, 'server'))
-  for (const room of readdirSync(join(ROOT, 'server')).filter((name) => name !== 'config'))
-    symlinkSync(join(ROOT, 'server', room), join(copy, 'server', room))
-  cpSync(join(ROOT, 'server/config'), join(copy, 'server/config'), { recursive: true })
+  for (const room of ['core', 'node_modules', 'package.json']) symlinkSync(join(ROOT, room), join(copy, room))
+  for (const [room, copied] of [
+    ['adapters', 'chains'],
+    ['server', 'config'],
+  ] as const) {
+    mkdirSync(join(copy, room))
+    for (const name of readdirSync(join(ROOT, room)).filter((each) => each !== copied))
+      symlinkSync(join(ROOT, room, name), join(copy, room, name))
+    cpSync(join(ROOT, room, copied), join(copy, room, copied), { recursive: true })
+  }
   mkdirSync(join(copy, 'test/server'), { recursive: true })
   cpSync(join(ROOT, 'test/server/settings_tables.ts'), join(copy, 'test/server/settings_tables.ts'))
   for (const [file, before, entry] of ENTRIES) {

@@ -1,8 +1,6 @@
 /** Deposits in Circle Gateway as a way to be paid: the service settles, so no account of ours pays. */
 import type { ChainManifest } from '../../lib/manifest.ts'
-
-/** Empty `networks`: all that the service supports. */
-export type BatchedMethod = { readonly url: string; readonly networks: readonly string[]; readonly payTo: string }
+import type { BatchedMethod } from './settings.ts'
 
 export const batchedManifest: ChainManifest<BatchedMethod> = {
   async open({ url, networks, payTo }, { alert }) {
