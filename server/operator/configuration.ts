@@ -1,4 +1,6 @@
 /** The configuration as it is in force, for the operator. Secrets are named as set or not set, never shown. */
+import type { TProperties, TSchema } from '@sinclair/typebox'
+import { sections } from '../config/file.ts'
 import { type Config, databaseInWords } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
@@ -8,19 +10,21 @@ export type Section = { readonly title: string; readonly settings: readonly Sett
 
 type SettingValue = string | number | boolean | readonly string[] | undefined
 
-/** Nothing is shown that is not named here, so a new setting cannot leak a secret. */
+/**
+ * Settings in the sections of the file. Numbers, choices and amounts are shown by their schemas; a text could hold a
+ * secret, so it is shown only where it is named here.
+ */
 export function configurationOf(config: Config, gateways: readonly GatewayConfig[]): readonly Section[] {
   const { retention } = config
+  const plain = (schemas: TProperties) => plainSettings(config, schemas)
   return [
     section('Process', {
       host: config.host,
-      port: config.port,
       public_origin: config.public_origin,
       contact: config.contact,
       buyer_command: config.buyer_command,
-      log_level: config.log_level,
       trusted_proxies: config.trusted_proxies ?? [],
-      products: config.products,
+      ...plain(sections.server),
       operator_token: secret(config.operator_token),
       alert_webhook_url: hostOf(config.alertWebhook?.url),
       alert_webhook_secret: secret(config.alertWebhook?.secret),
@@ -32,6 +36,7 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       database: databaseInWords(config.database),
       object_store: objectsOf(config.objects),
       archive: config.archive ? objectsOf(config.archive) : 'off',
+      ...plain(sections.storage),
       unclaimed_results: days(retention.unclaimedMs),
       settled_results: days(retention.settledMs),
       background_responses: days(retention.backgroundMs),
@@ -39,20 +44,9 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
       archived_after: days(retention.archiveMs),
       media: days(retention.mediaMs),
     }),
-    section(
-      'Limits',
-      chosen(config, [
-        'max_body_bytes',
-        'max_upload_bytes',
-        'body_memory_bytes',
-        'max_connections',
-        'max_connections_per_address',
-        'free_per_minute',
-        'free_per_hour',
-        'unpaid_characters_per_minute',
-      ]),
-    ),
-    section('Times', chosen(config, ['drain_grace_seconds', 'drain_seconds', 'lease_seconds', 'chat_receipt_seconds'])),
+    section('Requests', { ...plain(sections.requests), products: config.products }),
+    section('Prices', plain(sections.prices)),
+    section('Chat', plain(sections.chat)),
     section('Vendors', {
       found_in_the_environment: config.environmentVendors,
       image_models: config.images.rows.length,
@@ -64,23 +58,28 @@ export function configurationOf(config: Config, gateways: readonly GatewayConfig
   ]
 }
 
-function chosen<Name extends keyof Config>(config: Config, names: readonly Name[]): Pick<Config, Name> {
-  return Object.fromEntries(names.map((name) => [name, config[name]])) as Pick<Config, Name>
+/** Values of these settings that cannot hold a secret. */
+function plainSettings(config: Config, schemas: TProperties): Readonly<Record<string, SettingValue>> {
+  const values = config as Readonly<Record<string, unknown>>
+  const plain = Object.keys(schemas).filter((name) => schemas[name] && isPlain(schemas[name]))
+  return Object.fromEntries(plain.map((name) => [name, values[name] as SettingValue]))
 }
 
-function gatewaySection({ name, ...row }: GatewayConfig): Section {
-  const methods = row.paymentMethods.map((method, index) => [`payment ${index + 1}`, methodOf(method)] as const)
-  return section(`Gateway ${name}`, {
-    label: row.label,
-    hosts: row.hosts,
-    port: row.port,
-    public_origin: row.publicOrigin,
-    catalog: row.catalog,
-    hidden: row.hidden,
-    retired: row.retired,
-    ...Object.fromEntries(methods),
-  })
+/** A number, a switch, an amount as text, or one of a few words. */
+function isPlain({ type, pattern, anyOf }: TSchema): boolean {
+  if (['number', 'integer', 'boolean'].includes(type)) return true
+  if (type === 'string') return String(pattern).startsWith('^[0-9]')
+  return Array.isArray(anyOf) && anyOf.every((each: TSchema) => each.const !== undefined)
 }
+
+/** Settings of a gateway's own row hold no secrets: those of its payments are named apart. */
+function gatewaySection({ name, paymentMethods, ...row }: GatewayConfig): Section {
+  const methods = paymentMethods.map((method, index) => [`payment ${index + 1}`, methodOf(method)] as const)
+  const settings = Object.entries(row).map(([setting, value]) => [snakeCase(setting), value as SettingValue] as const)
+  return section(`Gateway ${name}`, Object.fromEntries([...settings, ...methods]))
+}
+
+const snakeCase = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 function methodOf(method: PaymentMethod): string {
   if (method.kind === 'batched') return `batched through ${hostOf(method.url)}, to ${method.payTo}`
