@@ -145,30 +145,15 @@ function watchedChain(chain: Chain, { note, verification }: Watching): Chain {
   })
 }
 
+/** Vendors of other products pass through, among them those that only an embedding program declares. */
 function watchedVendors(vendors: Vendors, note: Note): Vendors {
   const images = onceEach(watchedImages)
   const chat = onceEach(watchedChat)
-  return portOf<Vendors>({
+  return {
+    ...vendors,
     images: (row) => images(row.id, vendors.images(row), note),
     chat: (row) => chat(row.id, vendors.chat(row), note),
-    video: vendors.video,
-    audio: vendors.audio,
-    rpc: vendors.rpc,
-    voice: vendors.voice,
-    phone: vendors.phone,
-    onramp: vendors.onramp,
-    bridge: vendors.bridge,
-    search: vendors.search,
-    websearch: vendors.websearch,
-    prediction: vendors.prediction,
-    defi: vendors.defi,
-    market: vendors.market,
-    swap: vendors.swap,
-    characters: vendors.characters,
-    sandbox: vendors.sandbox,
-    media: vendors.media,
-    stream: vendors.stream,
-  })
+  }
 }
 
 /** Caches the wrapper of each model's vendor, because every quote asks for it. */

@@ -1,8 +1,18 @@
 /** A gateway inside another program: built, started, stopped, mounted. */
 import { describe, expect, test } from 'bun:test'
+import { Type } from '@sinclair/typebox'
 import { evmChain, localPorts, memoryChain, memoryStorage, multiChain } from '../../adapters/mod.ts'
 import { scriptedVendor } from '../fakes/images.ts'
-import { createGateway, gateway, type Chain, type Ports, type SetupError } from '../../core/mod.ts'
+import {
+  type Chain,
+  createGateway,
+  customGateway,
+  flatPrice,
+  gateway,
+  paid,
+  type Ports,
+  type SetupError,
+} from '../../core/mod.ts'
 
 const vendor = scriptedVendor()
 const log = () => {
@@ -97,6 +107,26 @@ describe('createGateway()', () => {
     expect((await order(farebox)).status).toBe(402)
     await stop()
   })
+})
+
+test('a vendor that only the embedding program declares reaches its product', async () => {
+  const ports = portsOf()
+  const poems = { write: () => 'first light on snow' }
+  const poem = paid({
+    name: 'poem',
+    path: '/api/v1/poem',
+    summary: 'Write a poem',
+    input: Type.Object({}),
+    output: Type.Object({ text: Type.String() }),
+    example: {},
+    isAvailable: (_input, { vendors }) => (vendors as { poems?: typeof poems }).poems?.write() !== undefined,
+    price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
+    run: async () => ({ result: 'never' }),
+    show: ({ made }) => ({ text: made }),
+  })
+  const shop = (vendors: Ports['vendors']) => customGateway({ ports: { ...ports, vendors }, endpoints: [poem] })
+  const ask = async (vendors: Ports['vendors']) => (await order(shop(vendors), '/api/v1/poem')).status
+  expect([await ask(ports.vendors), await ask({ ...ports.vendors, poems } as never)]).toEqual([503, 402])
 })
 
 const order = (farebox: { fetch(request: Request): Promise<Response> }, path = '/api/v1/images/generations') =>
