@@ -12,6 +12,7 @@ import {
   type Ports,
   type Storage,
 } from '../core/mod.ts'
+import { pause, randomBytes } from './machine.ts'
 import { memoryObjects } from './objects/memory.ts'
 import { memoryStorage } from './storage/memory/mod.ts'
 import { countTokens, textDigest } from './token_counter.ts'
@@ -24,21 +25,8 @@ import { countTokens, textDigest } from './token_counter.ts'
  */
 export const systemClock: Clock = {
   now: () => Date.now(),
-  wait: (ms, signal) =>
-    new Promise((resolve) => {
-      if (signal?.aborted) return resolve()
-      const timer = setTimeout(end, Math.min(ms, MAX_TIMER))
-      signal?.addEventListener('abort', end, { once: true })
-      function end(): void {
-        clearTimeout(timer)
-        signal?.removeEventListener('abort', end)
-        resolve()
-      }
-    }),
+  wait: pause,
 }
-
-/** Longest delay of a timer, 2^31 - 1 milliseconds (about 24 days); a longer one would fire at once. */
-const MAX_TIMER = 2_147_483_647
 
 /**
  * Writes warnings and alerts to standard error, and drops information.
@@ -51,14 +39,6 @@ export const consoleLog: Log = {
   warn: (message, fields = {}) => console.warn(message, fields),
   alert: (message, fields = {}) => console.error(message, fields),
 }
-
-/**
- * Returns strong random bytes.
- *
- * @example
- * const key = randomBytes(32)
- */
-export const randomBytes = (count: number): Uint8Array => crypto.getRandomValues(new Uint8Array(count))
 
 /** The ports that `localPorts` cannot provide itself, and those that you may replace. */
 export type LocalPorts = {

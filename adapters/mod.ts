@@ -14,7 +14,8 @@ export {
   type SolanaFacilitatorConfig,
   solanaFacilitator,
 } from './chains/solana/facilitator.ts'
-export { consoleLog, type LocalPorts, localPorts, randomBytes, systemClock } from './local.ts'
+export { consoleLog, type LocalPorts, localPorts, systemClock } from './local.ts'
+export { randomBytes } from './machine.ts'
 export { isSignedBy, offerSigner } from './offer_signer.ts'
 export { fastifyPlugin, nodeListener } from './http/node_listener.ts'
 export { webHandler } from './http/web_handler.ts'

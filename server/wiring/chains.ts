@@ -4,7 +4,8 @@
  */
 import type { ChainSide, ServedChain, TransferRange } from '../../adapters/chains/lib/manifest.ts'
 import { chainManifest } from '../../adapters/chains/manifests.ts'
-import { randomBytes, systemClock } from '../../adapters/local.ts'
+import { systemClock } from '../../adapters/local.ts'
+import { randomBytes } from '../../adapters/machine.ts'
 import { multiChain } from '../../adapters/chains/multi_chain.ts'
 import type { Chain, Storage } from '../../core/mod.ts'
 import type { ChainKeys } from '../../core/ports/mod.ts'

@@ -1,6 +1,6 @@
 /** Opens the gateways of a process, each with its own chain and all with the same storage and vendors. */
 import { familyOfMethod } from '../config/payment_methods.ts'
-import { randomBytes } from '../../adapters/local.ts'
+import { randomBytes } from '../../adapters/machine.ts'
 import { offerSigner } from '../../adapters/offer_signer.ts'
 import type { OpenedStorage } from '../../adapters/storage/manifest.ts'
 import { limitVendors } from '../../adapters/http/vendor_slots.ts'

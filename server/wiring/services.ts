@@ -1,6 +1,6 @@
 /** Builds the providers that serve whole products from the configuration. All gateways of a process share them. */
 import { cdpBearer } from '../../adapters/chains/facilitator/cdp_auth.ts'
-import { randomBytes } from '../../adapters/local.ts'
+import { randomBytes } from '../../adapters/machine.ts'
 import { cachedMarket } from '../../adapters/providers/lib/market_cache.ts'
 import { firstOf } from '../../adapters/providers/lib/search_provider.ts'
 import {

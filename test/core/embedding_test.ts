@@ -116,6 +116,7 @@ test('a vendor that only the embedding program declares reaches its product', as
     name: 'poem',
     path: '/api/v1/poem',
     summary: 'Write a poem',
+    tag: 'text',
     input: Type.Object({}),
     output: Type.Object({ text: Type.String() }),
     example: {},
@@ -124,8 +125,8 @@ test('a vendor that only the embedding program declares reaches its product', as
     run: async () => ({ result: 'never' }),
     show: ({ made }) => ({ text: made }),
   })
-  const shop = (vendors: Ports['vendors']) => customGateway({ ports: { ...ports, vendors }, endpoints: [poem] })
-  const ask = async (vendors: Ports['vendors']) => (await order(shop(vendors), '/api/v1/poem')).status
+  const gatewayWith = (vendors: Ports['vendors']) => customGateway({ ports: { ...ports, vendors }, endpoints: [poem] })
+  const ask = async (vendors: Ports['vendors']) => (await order(gatewayWith(vendors), '/api/v1/poem')).status
   expect([await ask(ports.vendors), await ask({ ...ports.vendors, poems } as never)]).toEqual([503, 402])
 })
 

@@ -25,7 +25,7 @@ import { firstVerdict, requestOf } from '../facilitator/verdict.ts'
 import { flagIn, type Hex, lower, uintIn } from '../lib/hex.ts'
 import { type InFlightSettlements, type PendingSettlement, inFlightSettlements } from '../lib/in_flight.ts'
 import { boundedMap, type BoundedMap } from '../../../core/lib/mod.ts'
-import { pause } from '../lib/timer.ts'
+import { pause } from '../../machine.ts'
 
 /**
  * Configuration of one gateway whose payments facilitators verify and settle. `fetch` calls the node and the

@@ -23,7 +23,7 @@ import { isValidProof, signedOn } from './node/keys.ts'
 import { type FeeLimits, checkPayment, type SolanaExact } from './exact/payload.ts'
 import { parseTokenAccount, isPayment, solanaReads, type SolanaReads } from './node/reads.ts'
 import { settlementOf } from './exact/settle.ts'
-import { pause } from '../lib/timer.ts'
+import { pause } from '../../machine.ts'
 import { solanaTerms } from './exact/terms.ts'
 import {
   nodeProblem,

@@ -5,7 +5,7 @@ import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
 import type { GasMonitor } from './gas.ts'
 
 import type { Clock } from '../../../../core/mod.ts'
-import { pause } from '../../lib/timer.ts'
+import { pause } from '../../../machine.ts'
 import type { Answer, Rpc, RpcFailure } from '../../lib/json_rpc.ts'
 import { type Hex, isQuantity, numberIn } from '../../lib/hex.ts'
 

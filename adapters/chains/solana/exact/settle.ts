@@ -1,4 +1,4 @@
-import { pause } from '../../lib/timer.ts'
+import { pause } from '../../../machine.ts'
 import type { CallOptions } from '../../lib/results.ts'
 import type { Fate, Settlement } from '../../../../core/ports/mod.ts'
 import { unknownOnAbort } from '../../lib/in_flight.ts'

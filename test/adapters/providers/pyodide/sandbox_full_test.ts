@@ -6,7 +6,8 @@ import { EventEmitter } from 'node:events'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { randomBytes, systemClock } from '../../../../adapters/local.ts'
+import { systemClock } from '../../../../adapters/local.ts'
+import { randomBytes } from '../../../../adapters/machine.ts'
 import { type EmbeddedSandbox, embeddedSandbox } from '../../../../adapters/providers/pyodide/sandbox.ts'
 import {
   findPrograms,

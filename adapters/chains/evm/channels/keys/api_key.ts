@@ -6,6 +6,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import { boundedMap } from '../../../../../core/lib/mod.ts'
 import { privateKeyOf } from '../../../../../core/x402/mod.ts'
 import type { Hex } from '../../../lib/hex.ts'
+import { randomBytes } from '../../../../machine.ts'
 
 /** Signs digests as one address, until it is closed. */
 export type KeySigner = {
@@ -23,7 +24,7 @@ let secret: Uint8Array | undefined
 
 /** Deriving a public key costs as much as a signature, so the address of a seed is derived once. */
 function knownAddressOf(seed: Uint8Array, key: Uint8Array, curve: Curve): Hex {
-  secret ??= crypto.getRandomValues(new Uint8Array(32))
+  secret ??= randomBytes(32)
   const name = bytesToHex(sha256.create().update(secret).update(seed).digest())
   const address = addresses.get(name) ?? addressOf(key, curve)
   addresses.set(name, address)
