@@ -438,6 +438,35 @@ test('every adapter of a port runs the laws of that port', () => {
   expect(lawless).toEqual([])
 })
 
+/** `core/products/poems` that declares `PoemVendor` lacks these files and names, for each that is missing. */
+function lacksOfProducts(from: readonly Source[], isThere: (path: string) => boolean): string[] {
+  return from.flatMap(({ path, text }) => {
+    const product = path.startsWith('core/products/') ? folderBelow(path, 'core/products') : undefined
+    if (product === undefined || !/^declare module '[./]*ports\/vendors\/mod\.ts'/m.test(text)) return []
+    const standIn = `test/core/products/${product}/stand_in.ts`
+    const interfaces = [...text.matchAll(/^export interface (\w+Vendor)\b/gm)].map(([, name = '']) => name)
+    return [
+      ...(isThere(standIn) ? [] : [`${path} declares a vendor; ${standIn} has to export who makes it in tests`]),
+      ...interfaces
+        .filter((name) => LAWS[name] === undefined)
+        .map(
+          (name) =>
+            `${path}: ${name} has no laws; write ${name[0]?.toLowerCase()}${name.slice(1)}Laws in test/conformance/`,
+        ),
+    ]
+  })
+}
+
+test('a product with a vendor of its own has a stand-in for tests, and laws for its interface', () => {
+  expect(lacksOfProducts(inRoom('core'), (path) => existsSync(join(ROOT, path)))).toEqual([])
+  const text = "export interface PoemVendor {}\ndeclare module '../../ports/vendors/mod.ts' {\n}\n"
+  const poems = { path: 'core/products/poems/vendor.ts', room: 'core', text, code: text, imports: [] }
+  expect(lacksOfProducts([poems], () => false)).toEqual([
+    'core/products/poems/vendor.ts declares a vendor; test/core/products/poems/stand_in.ts has to export who makes it in tests',
+    'core/products/poems/vendor.ts: PoemVendor has no laws; write poemVendorLaws in test/conformance/',
+  ])
+})
+
 test('every storage in the list of manifests runs the laws of storage', () => {
   const runners = inRoom('test').filter(
     ({ path, imports, code }) =>

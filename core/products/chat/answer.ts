@@ -3,7 +3,7 @@ import type { ChatFormat, ChatOrder, ChatRow } from '../../ports/vendors/chat.ts
 import type { Answer, StreamedOrder } from '../../endpoint/mod.ts'
 import { ApiError, type ApiErrorCode, causedBy } from '../../http/errors.ts'
 import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
-import { type Candidate, candidatesFor, fullError, hasRoom } from './candidates.ts'
+import { type Candidate, candidatesFor, fullError, hasRoom } from './fallbacks.ts'
 import { type TrackedStream, whenAnswerStarts } from './formats/answer_start.ts'
 import { asksForJson, plainReply, withJsonInstruction, withoutCodeFence } from './formats/chat_reply.ts'
 import { emptyAnswer, isEmpty } from './formats/empty_answer.ts'

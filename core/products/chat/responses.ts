@@ -17,7 +17,7 @@ import {
 import { checkTurns, MAX_TOOLS, partCounter } from './unsupported_fields.ts'
 import { invalidParameter } from './request.ts'
 import { answerChat, requestRecord, type Translation } from './answer.ts'
-import { isOpen } from './candidates.ts'
+import { isOpen } from './fallbacks.ts'
 import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
 import { type ChatInput, sizeRequest } from './sized_request.ts'

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type * as ConfigModule from '../../../server/config/mod.ts'
 import type { Config } from '../../../server/config/mod.ts'
+import type * as ConfigurationModule from '../../../server/operator/configuration.ts'
 import type * as TablesModule from '../settings_tables.ts'
 import { good } from './config_kit.ts'
 
@@ -19,6 +20,16 @@ const ENTRIES: readonly (readonly [file: string, before: string, entry: string])
     '../../adapters/chains/evm/settings.ts',
     '  channel_claim_above: setting(\n',
     SETTING.replace('dark_mode', 'dim_mode'),
+  ],
+  [
+    '../../adapters/chains/evm/settings.ts',
+    '  relayer_floor_wei: setting(\n',
+    SETTING.replace('dark_mode', 'dusk_mode'),
+  ],
+  [
+    '../../adapters/chains/solana/settings.ts',
+    '  max_fee_lamports: setting(\n',
+    SETTING.replace('dark_mode', 'dawn_mode'),
   ],
   ['vendors.ts', '    per_call: setting(', SETTING],
   ['vendors.ts', '    style: setting(\n', SETTING],
@@ -38,13 +49,13 @@ beforeAll(() => {
   copy = mkdtempSync(join(tmpdir(), 'farebox-setting-'))
   for (const room of ['core', 'node_modules', 'package.json']) symlinkSync(join(ROOT, room), join(copy, room))
   for (const [room, copied] of [
-    ['adapters', 'chains'],
-    ['server', 'config'],
+    ['adapters', ['chains']],
+    ['server', ['config', 'operator']],
   ] as const) {
     mkdirSync(join(copy, room))
-    for (const name of readdirSync(join(ROOT, room)).filter((each) => each !== copied))
+    for (const name of readdirSync(join(ROOT, room)).filter((each) => !(copied as readonly string[]).includes(each)))
       symlinkSync(join(ROOT, room, name), join(copy, room, name))
-    cpSync(join(ROOT, room, copied), join(copy, room, copied), { recursive: true })
+    for (const name of copied) cpSync(join(ROOT, room, name), join(copy, room, name), { recursive: true })
   }
   mkdirSync(join(copy, 'test/server'), { recursive: true })
   cpSync(join(ROOT, 'test/server/settings_tables.ts'), join(copy, 'test/server/settings_tables.ts'))
@@ -118,6 +129,36 @@ type Dark = {
   readonly darkMode?: boolean
   readonly paymentMethods?: readonly { readonly channels?: { readonly dimMode?: boolean } }[]
 }
+
+test('a boolean setting of who settles is its family’s, and refused on another one', async () => {
+  const { parseConfig } = (await import(join(copy, 'server/config/mod.ts'))) as typeof ConfigModule
+  const solana = gateway
+    .replace('eip155:8453', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1')
+    .replace(/pay_to = .*/, 'pay_to = "7xKXtg2CW87d97TXJSDpbD5jBkheTqA83TZRuJosgAsU"')
+    .replace('relayer_key_env = "RELAYER_KEY"', 'fee_payer_key_env = "FEE_KEY"')
+  const settlesOf = (toml: string) => {
+    const result = parseConfig(toml, { ...env, FEE_KEY: '1'.repeat(64) })
+    const method = result.ok && result.config.gateways[0]?.paymentMethods[0]
+    return result.ok ? method && 'settles' in method && method.settles : result.mistakes
+  }
+  expect(settlesOf(`${gateway}dusk_mode = true\n`)).toMatchObject({ by: 'relayer', duskMode: true })
+  expect(settlesOf(`${solana}dawn_mode = true\n`)).toMatchObject({ by: 'fee_payer', dawnMode: true })
+  expect(settlesOf(`${gateway}dawn_mode = true\n`)).toEqual(['gateways.0.dawn_mode: is for Solana'])
+  expect(settlesOf(`${solana}dusk_mode = true\n`)).toEqual(['gateways.0.dusk_mode: is for EVM networks'])
+})
+
+test('a new setting of the process and of a gateway is shown to the operator, and nothing else says so', async () => {
+  const { parseConfig } = (await import(join(copy, 'server/config/mod.ts'))) as typeof ConfigModule
+  const { configurationOf } = (await import(
+    join(copy, 'server/operator/configuration.ts')
+  )) as typeof ConfigurationModule
+  const result = parseConfig(`dark_mode = true\n${gateway}dark_mode = false\n`, env)
+  if (!result.ok) throw new Error(result.mistakes.join('\n'))
+  const visible = configurationOf(result.config, result.config.gateways)
+  const valueIn = (section: string) =>
+    visible.find(({ title }) => title === section)?.settings.find(({ name }) => name === 'dark_mode')?.value
+  expect([valueIn('Process'), valueIn('Gateway base')]).toEqual(['true', 'false'])
+})
 
 test('the type of a setting is that of its schema', () => {
   const { bare_v1, port, contact }: { bare_v1: boolean; port: number; contact?: string } = good('')
