@@ -1,11 +1,13 @@
 /** The worked example of mppx 0.11, each value recomputed there with plain HMAC and keccak. */
 import { expect, test } from 'bun:test'
+import { privateKeyToAccount } from 'viem/accounts'
 import { chargeReceipt } from '../../../core/mpp/receipt.ts'
 import { chargeRequest, evmCharge, nonceOf } from '../../../adapters/chains/evm/charge.ts'
 import { boundText, endOf, issuer, readChallenges, writeChallenge } from '../../../core/mpp/challenge.ts'
 import type { Challenge } from '../../../core/mpp/method.ts'
 import { canonicalJson, decodeUrl, encodeUrl } from '../../../core/mpp/codec.ts'
 import { credentialProblem, decodeCredential } from '../../../core/mpp/credential.ts'
+import { credentialFor, readChallenge } from '../../../server/proxy/mpp.ts'
 
 const SECRET = new TextEncoder().encode('farebox-test-vector-secret-0123456789abcdef')
 const PAYER = '0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A'
@@ -136,4 +138,17 @@ test('the receipt has the four members of the core, the id of the challenge and 
   expect(encodeUrl(canonicalJson(core))).toBe(
     'eyJtZXRob2QiOiJldm0iLCJyZWZlcmVuY2UiOiIweGFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWJhYmFiYWIiLCJzdGF0dXMiOiJzdWNjZXNzIiwidGltZXN0YW1wIjoiMjAzMC0wMS0wMVQwMDowMDowMFoifQ',
   )
+})
+
+test('our buyer signs what mppx signs: the signatures of both challenges, and the whole credential', async () => {
+  const account = privateKeyToAccount(`0x${'11'.repeat(32)}`)
+  for (const [challenge, signature] of [
+    [PLAIN, SIGNED_PLAIN],
+    [WITH_HEADER, SIGNED_HEADER],
+  ] as const) {
+    const read = readChallenge(writeChallenge(challenge), 0)
+    if (!read) throw new Error('the challenge cannot be read')
+    const { payment } = await credentialFor(read, account)
+    expect(decodeUrl(payment.replace('Payment ', ''))).toEqual(credentialOf(challenge, signature))
+  }
 })
