@@ -207,6 +207,36 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
+    of(`${CHANNELS}/state.ts`, 'test/core/call/key_repeats_test.ts', 'test/core/call/child_keys_test.ts'),
+    [
+      [
+        'a charge is forgotten before the ledger has it',
+        `.filter(([each]) => !isRecorded(each))`,
+        `.filter(() => false)`,
+      ],
+      [
+        'what a killed process had reserved of the cap of a child is lost to it',
+        `if (own) open[source] =`,
+        `if (own && false) open[source] =`,
+      ],
+    ],
+  ],
+  [
+    of('core/call', 'test/core/call/key_repeats_test.ts'),
+    [
+      [
+        'an Idempotency-Key finds the purchase of another key of the same wallet',
+        `tag: apiKey ? tagFor(apiKey.address, PURCHASE_FIELD) : tagFor(payer)`,
+        `tag: apiKey ? tagFor(payer, PURCHASE_FIELD) : tagFor(payer)`,
+      ],
+      [
+        'a tool with a key is told of a job that it cannot poll',
+        `const giveUpAt = clock.now() + (isAwaited ? MAX_WAIT_MS : 0)`,
+        `const giveUpAt = clock.now()`,
+      ],
+    ],
+  ],
+  [
     of('core/identity/presented_key.ts', 'test/core/call/api_keys_test.ts'),
     [
       [

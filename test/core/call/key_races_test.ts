@@ -124,6 +124,8 @@ test('charges of a key that are stored together are each charged once, whichever
     const charged = calls.reduce((sum, { receipt }) => sum + BigInt(receipt?.amount ?? 0), 0n)
     const served = all.filter(({ status }) => status === 200).length
     lost += 16 - served
+    // Those that began from one that was not stored are charged all the same.
+    expect([seed, all.filter(({ status }) => status === 402).length]).toEqual([seed, 0])
     expect(calls.filter(({ workStatus }) => workStatus === 'in_progress')).toEqual([])
     expect([seed, await subject.channel()]).toMatchObject([seed, { charged, reserved: 0n }])
     expect([seed, charged >= CHARGE * BigInt(served)]).toEqual([seed, true])
