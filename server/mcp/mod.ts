@@ -186,9 +186,10 @@ export function mcpEndpoint(gateway: Gateway, { version }: { readonly version: s
     { request, caller }: { readonly request: Request; readonly caller: McpCaller },
   ): Promise<Reply> {
     refuseKeyInQuery(received.query)
-    const message = await received.json()
-    const refused = outOfBounds(message)
+    const given = await received.json()
+    const refused = outOfBounds(given)
     if (refused) return refused
+    const message = withoutCancellations(given)
     const respond = (sent: unknown) => handle(sent, { request, caller })
     const call = plainCall(message, request.headers, await spokenVersions())
     if (call) return await plain(call, { request, caller })
@@ -261,6 +262,16 @@ function outOfBounds(message: unknown): Reply | undefined {
   const { method, id } = fieldsOf(message)
   if (method !== 'subscriptions/listen') return undefined
   return refusal(404, { code: -32_601, message: 'there are no subscriptions here', id })
+}
+
+/**
+ * A batch without the cancellations of its own calls, which the library would neither answer nor end the reply without.
+ * Cancelling is a wish: a call that is paid for is answered.
+ */
+function withoutCancellations(message: unknown): unknown {
+  if (!Array.isArray(message)) return message
+  const others = message.filter((each) => fieldsOf(each).method !== 'notifications/cancelled')
+  return others.length > 0 ? others : message
 }
 
 type Refusal = {

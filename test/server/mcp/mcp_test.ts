@@ -416,6 +416,23 @@ describe('the limits of /mcp are those of the HTTP API', () => {
     expect((await endpoint(post('['.repeat(300)), CALLER)).status).toBe(400)
   })
 
+  test('a batch that cancels one of its calls is answered whole, and its reply ends', async () => {
+    const { endpoint } = open()
+    const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'images_generations', arguments: FOX } }
+    const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }
+    const replies = await Promise.all(
+      [[call, cancel], [cancel, call, { ...call, id: 2 }], [cancel]].map(async (batch) => {
+        const { status, body } = await endpoint(post(JSON.stringify(batch)), CALLER)
+        return [status, (await new Response(body as BodyInit).text()).match(/"accepts"/g)?.length ?? 0]
+      }),
+    )
+    expect(replies.map(([status, demands]) => [status, Number(demands) > 0])).toEqual([
+      [200, true],
+      [200, true],
+      [202, false],
+    ])
+  })
+
   test('each call is told with its tool and its status, also in a batch', async () => {
     const { endpoint } = open()
     const calls: ToolCall[] = []

@@ -1,6 +1,5 @@
 /** Orders and polls as calls of tools, in the shapes in which clients send them, and what comes back as replies. */
 import type { Reply } from '../../../core/http/reply.ts'
-import { isFields } from '../../../core/lib/mod.ts'
 import type { Process } from '../scheduler.ts'
 import type { Actor, Signed, World } from '../world.ts'
 import type { Doors, Received } from './doors.ts'
@@ -24,7 +23,7 @@ type Sending = { readonly doors: Doors; readonly process: Process; readonly gone
 
 /**
  * Calls a tool, and returns its reply. Undefined where it was called several times, and each reply is judged here; and
- * where its client has gone, or has cancelled it by a message: it is told nothing then, and served all the same.
+ * where its client has gone.
  */
 export async function callTool(world: World, actor: Actor, order: ToolOrder & Sending): Promise<Reply | undefined> {
   const { doors, process, gone } = order
@@ -40,7 +39,7 @@ export async function callTool(world: World, actor: Actor, order: ToolOrder & Se
   const received = await doors.send(process, { messages, headers, ip: BUYER, gone })
   const replies = repliesIn(received)
   const [last, ...others] = replies.reverse()
-  if (!last && (gone.aborted || isCancelled)) return undefined
+  if (!last && gone.aborted) return undefined
   // The endpoint itself is a route of the gateway, and refuses as others do.
   if (!last && received.status >= 400) return { status: received.status, headers: {}, body: received.text }
   if (!last) {
@@ -100,22 +99,24 @@ function repliesIn({ text, statuses }: Received): Reply[] {
   const lines = text.startsWith('[') || text.startsWith('{') ? [text] : [...text.matchAll(/^data: (.*)$/gm)].map(last)
   const all = lines.flatMap((line) => JSON.parse(line) as { id?: unknown; result?: ToolResult })
   const results = all.flatMap(({ id, result }) => (typeof id === 'number' && id < 100 && result ? [result] : []))
-  return results.map((result) => replyOf(result, results.length === 1 ? statuses[0] : undefined))
+  return results.map((result) => replyOf(result, results.length === 1 ? statuses.slice(0, 1) : statuses))
 }
 
 const last = (match: RegExpMatchArray): string => match[1] ?? ''
 
-/** A status is told where a message stands alone; of a batch it is the one that its result has. */
-function replyOf({ isError, structuredContent, content, _meta }: ToolResult, status: number | undefined): Reply {
+/** `statuses`: of its request, or of the same one sent several times. */
+function replyOf(
+  { isError = false, structuredContent, content, _meta }: ToolResult,
+  statuses: readonly number[],
+): Reply {
   const [{ text = '' } = {}] = content
   const body = structuredContent ?? (text.startsWith('{') ? (JSON.parse(text) as object) : { error: text })
   const receipt = _meta?.['x402/payment-response']
   const headers: Record<string, string> = receipt ? { 'payment-response': btoa(JSON.stringify(receipt)) } : {}
-  return { status: status ?? statusOf(isError === true, body), headers, body: JSON.stringify(body) }
-}
-
-function statusOf(isError: boolean, body: object): number {
-  if (isError) return 'accepts' in body ? 402 : 409
-  const { status } = body as { readonly status?: unknown }
-  return isFields(body) && (status === 'queued' || status === 'in_progress') ? 202 : 200
+  const { status: state } = body as { readonly status?: unknown }
+  const is = (status: number): boolean => {
+    if (isError) return 'accepts' in body ? status === 402 : status >= 400 && status !== 402
+    return status === (state === 'queued' || state === 'in_progress' ? 202 : 200)
+  }
+  return { status: statuses.find(is) ?? statuses[0] ?? 500, headers, body: JSON.stringify(body) }
 }
