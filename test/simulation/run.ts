@@ -80,8 +80,8 @@ const THEME_FLAGS = [
 
 /** What part of all histories a theme has. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
-  [['--plain'], 0.4225],
-  [['--limits'], 0.05],
+  [['--plain'], 0.415],
+  [['--limits'], 0.06],
   [['--harsh'], 0.18],
   [['--storm'], 0.02],
   [['--use'], 0.15],
@@ -90,8 +90,8 @@ const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = 
   [['--channels', '--load'], 0.00125],
   [['--relayers'], 0.02],
   [['--archive'], 0.0025],
-  [['--upgrades'], 0.0025],
-  [['--mcp'], 0.0025],
+  [['--upgrades'], 0.0015],
+  [['--mcp'], 0.001],
 ]
 
 function ruleNamed(name: string | undefined): Rule {
