@@ -187,6 +187,9 @@ log_level = "error"
 drain_seconds = 3
 ${films ? `trusted_hosts = ["${new URL(films).host}"]` : ''}
 ${leaseSeconds ? `lease_seconds = ${leaseSeconds}` : ''}
+# All buyers come from one address, and some of them never pay. What new wallets owe together has attacks of its own.
+new_wallets_usdc = "1000"
+new_wallets_usdc_per_address = "1000"
 
 [vendors.vendor-d]
 protocol = "demo"
