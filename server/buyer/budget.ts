@@ -29,8 +29,8 @@ export async function reserve(
   { price, validSeconds, isUnspent }: Price,
 ): Promise<Reservation | string> {
   const { caps, journal, isApproved = async () => false } = budget
-  if (!(validSeconds <= MAX_VALIDITY_S))
-    return `The seller asks for a signature that is valid for more than ${MAX_VALIDITY_S} seconds.`
+  const late = tooLong(validSeconds)
+  if (late !== undefined) return late
   const above = aboveCap(caps, price)
   if (above !== undefined && !(await isApproved(above))) return `${above} Raise it with --max-per-call.`
   const within = () => journal.reserve(price, { cap: caps.perDay, validSeconds })
@@ -43,6 +43,12 @@ export async function reserve(
   if (!(await isApproved(reason))) return `${reason} Raise it with --max-per-day.`
   return journal.reserve(price, { cap: undefined, validSeconds }) as Reservation
 }
+
+/** Why a signature would be valid for too long; undefined if it is not. */
+export const tooLong = (validSeconds: number): string | undefined =>
+  validSeconds <= MAX_VALIDITY_S
+    ? undefined
+    : `The seller asks for a signature that is valid for more than ${MAX_VALIDITY_S} seconds.`
 
 /** Why a price is above the cap of one call; undefined within it. */
 export function aboveCap({ perCall }: Caps, price: Usdc): string | undefined {

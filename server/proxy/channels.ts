@@ -4,10 +4,10 @@
  */
 import { fieldsOf } from '../../core/lib/mod.ts'
 import { encodeHeader, usdc } from '../../core/x402/mod.ts'
-import { aboveCap, beyondDay, type Caps, inUsdc } from '../buyer/budget.ts'
+import { aboveCap, beyondDay, type Caps, inUsdc, tooLong } from '../buyer/budget.ts'
 import type { Journal, Reservation } from '../buyer/journal.ts'
 import type { Offer } from '../buyer/signed_payment.ts'
-import type { Demand } from './demand.ts'
+import { type Demand, validSecondsOf } from './demand.ts'
 import { Refused } from './errors.ts'
 
 export const CHANNEL_SCHEME = 'batch-settlement'
@@ -37,16 +37,20 @@ type Given = {
   readonly journal: Journal
   /** Deposits of this proxy that no voucher has promised to the seller, in base units. */
   readonly idle: bigint
+  /** What earlier vouchers of the same request have raised the ceiling by, in base units. */
+  readonly raised: bigint
 }
 
 /** Signs a voucher within the caps. What it raises the ceiling by counts as spent. */
 export async function signVoucher(
   channel: Channel,
-  { offer, demand, caps, journal, idle }: Given,
+  { offer, demand, caps, journal, idle, raised }: Given,
 ): Promise<{ readonly payment: string; readonly reserved: Reservation; readonly deposit: bigint }> {
   const price = usdc(BigInt(offer.amount))
   const above = aboveCap(caps, price)
   if (above !== undefined) throw refused(`${above} Raise it with --max-per-call.`)
+  const late = tooLong(validSecondsOf(offer))
+  if (late !== undefined) throw refused(late)
   const { withdrawDelay = 0 } = offer.extra ?? {}
   if (!(Number(withdrawDelay) <= MAX_WITHDRAW_DELAY_S)) throw refused('The channel could not be left for months.')
   const payload = await channel.sign(offer)
@@ -58,10 +62,11 @@ export async function signVoucher(
     throw refused(`Deposits would be above ${inUsdc(usdc(channel.maxDeposit))} USDC. Raise them with --deposit.`)
   const ceiling = { channel: channel.id.toLowerCase(), amount: usdc(BigInt(String(maxClaimableAmount))) }
   const reserved = journal.reserveVoucher(ceiling, caps.perDay)
-  if ('left' in reserved) throw refused(`${beyondDay(price, reserved.left)} Raise it with --max-per-day.`)
-  // A seller that says it charged more than was signed would raise the next ceiling.
+  if ('left' in reserved) throw refused(`${beyondDay(price, reserved.left)} Raise it with --max-per-day.`, raised)
+  // A seller that says it charged more than was signed would raise the next ceiling. One that charges a voucher,
+  // refuses it and proves the charge with it would get another for the same request.
   const most = caps.perCall !== undefined && caps.perCall > price ? caps.perCall : price
-  const isBeyond = reserved.amount > most
+  const isBeyond = raised + reserved.amount > most
   if (!isBeyond && !(caps.session !== undefined && reserved.amount > caps.session)) {
     const { resource, extensions } = demand
     const payment = {
@@ -76,12 +81,14 @@ export async function signVoucher(
   journal.releaseVoucher(ceiling, reserved)
   throw refused(
     isBeyond
-      ? `The voucher would raise the ceiling of the channel by ${inUsdc(reserved.amount)} USDC.`
+      ? `The request would raise the ceiling of the channel by ${inUsdc(usdc(raised + reserved.amount))} USDC.`
       : 'The cap of this session is reached. Raise it with --max-per-session.',
+    raised,
   )
 }
 
-const refused = (reason: string) => new Refused(402, `farebox proxy: ${reason} Nothing was paid.`)
+const refused = (reason: string, raised = 0n) =>
+  new Refused(402, `farebox proxy: ${reason} ${raised === 0n ? 'Nothing was paid.' : 'No other voucher was signed.'}`)
 
 /**
  * Lets one call run at a time. Resolves with the end of the turn, which must be called; undefined if `turnTimeout`

@@ -127,7 +127,9 @@ export function proxy(options: ProxyOptions): (request: Request) => Promise<Resp
     } catch (error) {
       if (error instanceof Refused) return errorReply(format, error)
       if (request.signal.aborted) return errorReply(format, { status: 499, message: 'The program has gone.' })
-      return errorReply(format, { status: 502, message: `farebox proxy: ${printable((error as Error).message)}` })
+      // Later lines of a node's error have its address, and with it a key.
+      const [reason = ''] = (error as Error).message.split('\n')
+      return errorReply(format, { status: 502, message: `farebox proxy: ${printable(reason)}` })
     }
   }
 }
@@ -190,8 +192,11 @@ async function agree(state: State, { url }: Order, { network, payTo }: Offer): P
   )
 }
 
-/** Signs one payment within the caps. What is signed counts as spent from here on. */
-async function sign(state: State, terms: Terms): Promise<Sent> {
+/**
+ * Signs one payment within the caps. What is signed counts as spent from here on. `raised`: what earlier vouchers of
+ * the request count, in base units.
+ */
+async function sign(state: State, terms: Terms, raised = 0n): Promise<Sent> {
   const { offer } = terms
   const validSeconds = validSecondsOf(offer)
   if ('channel' in terms) {
@@ -203,19 +208,15 @@ async function sign(state: State, terms: Terms): Promise<Sent> {
       caps: { ...caps, session: left },
       journal,
       idle: state.idle,
+      raised,
     })
     state.session += reserved.amount
     const rest = state.idle + deposit - reserved.amount
     state.idle = rest > 0n ? rest : 0n
     const until = state.options.now() + validSeconds * 1000
-    return {
-      header: PAYMENT,
-      payment,
-      price: reserved.amount,
-      until,
-      channel: terms.channel,
-      again: () => sign(state, terms),
-    }
+    const price = raised + reserved.amount
+    const { channel } = terms
+    return { header: PAYMENT, payment, price, until, channel, again: () => sign(state, terms, price) }
   }
   const signer = await state.options.signer(offer)
   const price = usdc(BigInt(offer.amount))

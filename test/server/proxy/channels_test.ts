@@ -1,9 +1,12 @@
 /** Vouchers of a channel: in order, within the caps, and never further than a seller was promised. */
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { capOf } from '../../../server/buyer/budget.ts'
+import { proxyChannel } from '../../../server/cli/lib/proxy_channel.ts'
 import { type Channel, CHANNEL_SCHEME } from '../../../server/proxy/channels.ts'
 import type { ProxyOptions } from '../../../server/proxy/mod.ts'
-import { NOW, demand, encodeHeader, OFFER, type Received, seller, startProxy } from './proxy_kit.ts'
+import { NOW, demand, encodeHeader, OFFER, PAYEE, type Received, seller, startProxy } from './proxy_kit.ts'
 
 beforeAll(() => void setSystemTime(NOW))
 afterAll(() => void setSystemTime())
@@ -164,6 +167,50 @@ describe('a channel', () => {
     for (let i = 0; i < 3; i++) expect((await chat()).status).toBe(402)
     expect([new Set(ceilings()).size, spent()]).toEqual([1, 2_000])
   })
+
+  test('gets no more than the cap of a call for one request, however often it is corrected and sent again', async () => {
+    const { made, state } = channel()
+    // Charges all that was signed, serves nothing, and proves the charge with the voucher itself.
+    const correct: Channel['correct'] = async () => {
+      state.base = BigInt(ceilings().at(-1) ?? 0)
+      return true
+    }
+    const caps = { perCall: capOf('0.005'), perDay: capOf('5'), perSession: undefined }
+    const started = await open(() => demand([METERED]), { made: { ...made, correct }, caps })
+    const { chat, ceilings, spent, calls } = started
+    for (let i = 0; i < 4; i++) expect((await chat()).status).toBe(402)
+    expect([Math.max(...ceilings()), spent()]).toEqual([4_000, 4_000])
+    expect(calls.map(({ paid: counted }) => counted)).toEqual(['0.004'])
+    const next = await chat({}, { model: 'b' })
+    expect([next.status, spent()]).toEqual([402, 8_000])
+  })
+
+  test('gets no signature that a seller could use for longer than an hour', async () => {
+    const { made } = channel()
+    const vendor = seller(() => demand([{ ...METERED, maxTimeoutSeconds: 315_360_000 }]))
+    const started = await startProxy(vendor.url, { channel: async () => made })
+    opened.push(started, vendor)
+    const reply = await started.chat()
+    expect([reply.status, await reply.text()]).toEqual([402, expect.stringContaining('more than 3600 seconds')])
+    expect([vendor.payments(), Number(started.journal.today())]).toEqual([[], 0])
+  })
+})
+
+test('a node that fails is not named to the program: its address may have a key', async () => {
+  const node = Bun.serve({ hostname: '127.0.0.1', port: 0, fetch: () => new Response('busy', { status: 500 }) })
+  const vendor = seller(() => demand([{ ...METERED, extra: { ...METERED.extra, receiverAuthorizer: PAYEE } }]))
+  opened.push({ stop: () => node.stop(true) }, vendor)
+  const rpcUrl = `http://127.0.0.1:${node.port}/v2/secret-key`
+  const limits = { directory: join(tmpdir(), 'farebox-no-channels'), deposit: undefined, maxDeposit: 5_000_000n }
+  const started = await startProxy(vendor.url, {
+    channel: (offer) => proxyChannel(`0x${'11'.repeat(32)}`, { offer, rpcUrl, origin: vendor.url, limits }),
+  })
+  opened.push(started)
+  const reply = await started.chat()
+  expect([reply.status, (await reply.json()) as unknown]).toEqual([
+    502,
+    { error: expect.objectContaining({ message: 'farebox proxy: HTTP request failed.' }) },
+  ])
 })
 
 describe('a seller with several schemes', () => {
