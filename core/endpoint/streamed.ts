@@ -21,6 +21,11 @@ export type StreamedOrder<Input> = Offering &
     readonly input: Input
     readonly payer: string | null
     readonly signal: AbortSignal
+    /**
+     * Hands over whether vendors were paid for what an error would lose, such as searches. The call counts against its
+     * wallet then, as one that was abandoned.
+     */
+    watchCost?(isCostly: () => boolean): void
   }
 
 /**
@@ -37,7 +42,7 @@ export type AnswerStream = {
   usage(): Json
   /** The number of the next event, in formats that number events. */
   nextSequence?(): number
-  /** Whether vendors were paid for what an error would lose, as `isCostly` of an ApiError says. */
+  /** Whether vendors were paid for what an error would lose, as `watchCost` says. */
   isCostly?(): boolean
 }
 

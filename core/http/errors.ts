@@ -354,8 +354,6 @@ export type ApiErrorParts = {
   readonly details?: Json
   readonly fields?: Readonly<Record<string, Json>>
   readonly headers?: Readonly<Record<string, string>>
-  /** Vendors were paid for what it lost: the call counts against its wallet as one that was abandoned. */
-  readonly isCostly?: boolean
 }
 
 /**

@@ -10,7 +10,7 @@ import { failureText } from '../work/failure.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 
 type Request = {
-  readonly order: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal'>
+  readonly order: Pick<StreamedOrder<unknown>, 'id' | 'input' | 'payer' | 'signal' | 'watchCost'>
   /** Longest wait for the answer in milliseconds; for a stream, for its first event. */
   readonly ms?: number
 }
@@ -75,7 +75,7 @@ function streamedOrder(
   signal: AbortSignal,
 ): StreamedOrder<unknown> {
   const { vendors, countTokens, clock, log } = ports
-  const { input, payer } = order
+  const { input, payer, watchCost } = order
   return {
     // Few formats have it in their answers, and it costs random bytes.
     get id() {
@@ -89,6 +89,7 @@ function streamedOrder(
     clock,
     log,
     signal,
+    ...(watchCost && { watchCost }),
   }
 }
 
@@ -105,15 +106,17 @@ export async function answerCall(
   const { timeouts } = engine.settings
   const now = clock.now()
   const wasSent = !signal.aborted
+  let isCostly = () => false
+  const watchCost = (watched: () => boolean) => void (isCostly = watched)
   const ms = Math.min(timeouts.answerMs, lastMoment(engine, authorization) - now)
   try {
-    return await askModel(engine, endpoint, { order: { id: call.id, input, payer: call.payer, signal }, ms })
+    const order = { id: call.id, input, payer: call.payer, signal, watchCost }
+    return await askModel(engine, endpoint, { order, ms })
   } catch (error) {
     // Whether the time limit is set by an authorization that expires early.
     const isCutShort = ms < timeouts.answerMs && clock.now() - now >= ms
-    const apiError = error as ApiError
-    const isAbandoned = wasSent && (signal.aborted || isCutShort || apiError.parts.isCostly === true)
-    throw await failAnswer(engine, call, { apiError, isAbandoned })
+    const isAbandoned = wasSent && (signal.aborted || isCutShort || isCostly())
+    throw await failAnswer(engine, call, { apiError: error as ApiError, isAbandoned })
   }
 }
 

@@ -1,7 +1,7 @@
 /** Calls the model of a request, or the first fallback that answers, and shapes the answer for the API. */
 import type { ChatFormat, ChatOrder, ChatRow } from '../../ports/vendors/chat.ts'
 import type { Answer, StreamedOrder } from '../../endpoint/mod.ts'
-import { ApiError, type ApiErrorCode, causedBy } from '../../http/errors.ts'
+import { ApiError, type ApiErrorCode } from '../../http/errors.ts'
 import { type Fields, fieldsOf, type Json, objectsOf } from '../../lib/json.ts'
 import { type Candidate, candidatesFor, fullError, hasRoom } from './fallbacks.ts'
 import { type TrackedStream, whenAnswerStarts } from './formats/answer_start.ts'
@@ -34,6 +34,8 @@ export async function answerChat(
 ): Promise<Answer> {
   const { input, log } = order
   const searches = await searchesFor(order)
+  // Searches are paid for: a wallet may not have many answers that fail after them (contract 1.62).
+  if (searches) order.watchCost?.(searches.isCostly)
   const candidates = candidatesFor(input, order)
   for (let next = candidates.next(); !next.done;) {
     const candidate = next.value
@@ -51,7 +53,7 @@ export async function answerChat(
       }
     } catch (error) {
       next = candidates.next()
-      if (next.done || order.signal.aborted || !isModelUnavailable(error)) throw costly(error, searches)
+      if (next.done || order.signal.aborted || !isModelUnavailable(error)) throw error
       log.warn('model unavailable, trying its fallback', {
         model: candidate.row.id,
         fallback: next.value.row.id,
@@ -61,15 +63,6 @@ export async function answerChat(
   }
   throw new ApiError('NOT_CONFIGURED')
 }
-
-/** The searches of an answer that failed were paid for: its wallet may not have many of them (contract 1.62). */
-function costly(error: unknown, searches: Searching | undefined): unknown {
-  if (!searches?.isCostly()) return error
-  const { code, parts } = error instanceof ApiError ? error : new ApiError('MODEL_UNAVAILABLE', { message: FAILED })
-  return causedBy(new ApiError(code, { ...parts, isCostly: true }), error)
-}
-
-const FAILED = 'The model did not answer. Nothing was charged; the same request may be sent again.'
 
 /** Full, too slow, away, refusing this gateway, or not there: another model may answer (contract 6.58). */
 const UNAVAILABLE: ReadonlySet<ApiErrorCode> = new Set([

@@ -588,6 +588,25 @@ describe('an answer that fails after a search', () => {
     expect(table.charges()).toEqual([])
   })
 
+  test('because time ran out counts the same: a long answer gives no searches away (contract 1.62, 7.37)', async () => {
+    const { clock, post, charges, search } = tableOf([SEARCHES[0] ?? {}], {
+      gate: async (_, attempt) => {
+        if (attempt % 2 === 1) return
+        const never = Promise.withResolvers<void>()
+        await clock.advance(120_000)
+        await never.promise
+      },
+    })
+    const statuses: number[] = []
+    for (let call = 0; call < 5; call++) {
+      const reply = await post(order(), MESSAGES)
+      await reply.text()
+      statuses.push(reply.status)
+    }
+    expect([statuses, charges()]).toEqual([[504, 504, 504, 402, 402], []])
+    expect(search.questions.filter(({ question }) => question === 'search').length).toBe(3)
+  })
+
   test('without a search is its vendor’s fault alone: the wallet may order on', async () => {
     const { post, charges } = tableOf(SEARCHES, { gate: () => Promise.reject(new ApiError('MODEL_UNAVAILABLE')) })
     for (let call = 0; call < 8; call++) expect((await post(order(), MESSAGES)).status).toBe(503)
