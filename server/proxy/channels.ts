@@ -37,7 +37,7 @@ type Given = {
   readonly journal: Journal
   /** Deposits of this proxy that no voucher has promised to the seller, in base units. */
   readonly idle: bigint
-  /** What earlier vouchers of the same request have raised the ceiling by, in base units. */
+  /** Sum by which earlier vouchers of the same request have raised the ceiling, in base units. */
   readonly raised: bigint
 }
 

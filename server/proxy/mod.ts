@@ -193,8 +193,8 @@ async function agree(state: State, { url }: Order, { network, payTo }: Offer): P
 }
 
 /**
- * Signs one payment within the caps. What is signed counts as spent from here on. `raised`: what earlier vouchers of
- * the request count, in base units.
+ * Signs one payment within the caps. What is signed counts as spent from here on. `raised`: sum of the vouchers that
+ * the request has sent, in base units.
  */
 async function sign(state: State, terms: Terms, raised = 0n): Promise<Sent> {
   const { offer } = terms
