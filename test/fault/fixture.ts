@@ -24,6 +24,8 @@ export type Ground = {
   readonly pool: Pool
   readonly guarding: Guard
   readonly database: PostgresServer['own']
+  /** A file that each process loads first. */
+  readonly preload?: string
 }
 
 export type Fixture = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
@@ -46,10 +48,15 @@ export type FixtureOptions = {
   readonly leaseSeconds?: number
   /** What it sells by; `exact` unless told. */
   readonly schemes?: readonly EvmScheme[]
+  /** Whether it takes API keys; not unless told. They need channels. */
+  readonly hasKeys?: boolean
+  /** A file that each process loads first, and what else is in its environment. */
+  readonly preload?: string
+  readonly env?: Readonly<Record<string, string>>
 }
 
 /** One row with two relayer keys. What channels owe is claimed in every round. */
-const onEvm = (payTo: Hex, schemes: readonly EvmScheme[]) => `[[gateways]]
+export const onEvm = (payTo: Hex, schemes: readonly EvmScheme[], hasKeys = false): string => `[[gateways]]
 name = "fault"
 network = "eip155:84532"
 pay_to = "${payTo}"
@@ -57,6 +64,7 @@ rpc_url_env = "RPC_URL"
 relayer_key_env = ["RELAYER_A", "RELAYER_B"]
 schemes = ${JSON.stringify(schemes)}
 ${schemes.includes('batch-settlement') ? CHANNELS : ''}
+${hasKeys ? 'keys = true' : ''}
 `
 const CHANNELS = `channel_key_env = "CHANNEL_KEY"
 channel_withdraw_seconds = 900
@@ -69,7 +77,17 @@ coin_price = 0`
  */
 export async function fixture(
   undo: (() => unknown)[],
-  { buyers, proxy, films, talks, leaseSeconds, schemes = ['exact'] }: FixtureOptions,
+  {
+    buyers,
+    proxy,
+    films,
+    talks,
+    leaseSeconds,
+    schemes = ['exact'],
+    hasKeys = false,
+    preload,
+    env: more,
+  }: FixtureOptions,
 ): Promise<Fixture> {
   const [position, node] = await Promise.all([
     ground(undo),
@@ -83,7 +101,7 @@ export async function fixture(
   const people = await funded(node, { keys, payTo, buyers })
 
   writeConfig(dir, {
-    gateways: onEvm(payTo, schemes),
+    gateways: onEvm(payTo, schemes, hasKeys),
     media,
     ...(films && { films }),
     ...(talks && { talks }),
@@ -94,9 +112,13 @@ export async function fixture(
     RELAYER_A: keys[0],
     RELAYER_B: keys[1],
     CHANNEL_KEY: generatePrivateKey(),
+    ...more,
     ...(films && { XAI_API_KEY: 'key', XAI_BASE_URL: films }),
   }
-  const replicas = await pair(undo, position, (name) => ({ ...env, RPC_URL: rpc.urlOf(name) }))
+  const replicas = await pair(undo, { ...position, ...(preload && { preload }) }, (name) => ({
+    ...env,
+    RPC_URL: rpc.urlOf(name),
+  }))
   return { dir, media, pool, database, node, rpc, payTo, replicas, people }
 }
 
@@ -115,7 +137,7 @@ export async function ground(undo: (() => unknown)[]): Promise<Ground> {
 /** Two replicas with the configuration that was written; both greet when it resolves. */
 export async function pair(
   undo: (() => unknown)[],
-  { dir, databaseUrl, guarding }: Ground,
+  { dir, databaseUrl, guarding, preload }: Ground,
   envOf: (name: string) => Readonly<Record<string, string>>,
 ): Promise<Pair> {
   const replicas = [await hired('a'), await hired('b')] as const
@@ -123,7 +145,14 @@ export async function pair(
   return replicas
 
   async function hired(name: string): Promise<Replica> {
-    const made = await replica({ name, dir, databaseUrl, env: envOf(name), guard: guarding })
+    const made = await replica({
+      name,
+      dir,
+      databaseUrl,
+      env: envOf(name),
+      guard: guarding,
+      ...(preload && { preload }),
+    })
     undo.push(() => made.stop())
     return made
   }

@@ -58,6 +58,8 @@ export type Replica = {
   start(clock?: { readonly aheadMs: number }): Promise<void>
   /** SIGTERM, and SIGKILL should it not end; resolves with the exit code. */
   stop(): Promise<number | null>
+  /** Runs a command of Farebox with its settings, beside it. Resolves with what it printed. */
+  command(...args: readonly string[]): Promise<string>
   /** What it has logged at level error: alerts, for a person to see. */
   readonly alerts: readonly string[]
   /** Of all its lives. */
@@ -70,12 +72,14 @@ export type ReplicaOptions = {
   readonly databaseUrl: string
   readonly env: Readonly<Record<string, string>>
   readonly guard: Guard
+  /** A file that each of its processes loads first. */
+  readonly preload?: string
 }
 
 const START_MS = 60_000
 const STOP_MS = 8_000
 
-export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOptions): Promise<Replica> {
+export async function replica({ name, dir, databaseUrl, env, guard, preload }: ReplicaOptions): Promise<Replica> {
   const port = await freePort()
   const alerts: string[] = []
   const pids: number[] = []
@@ -83,19 +87,20 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
   let child: ChildProcess | undefined
   let isUp = false
   const life = () => `${name}${lives}`
+  const settings = () => ({
+    PATH: process.env.PATH ?? '',
+    HOME: dir,
+    PORT: `${port}`,
+    DATABASE_URL: inLife(databaseUrl, life()),
+    ...env,
+  })
 
   async function start({ aheadMs }: { readonly aheadMs: number } = { aheadMs: 0 }): Promise<void> {
     lives++
-    const url = new URL(databaseUrl)
-    url.searchParams.set('options', `${url.searchParams.get('options') ?? ''} -c fault.life=${life()}`)
-    const given = { PATH: process.env.PATH ?? '', HOME: dir, PORT: `${port}`, DATABASE_URL: url.href, ...env }
-    const shifted =
-      aheadMs === 0
-        ? { program: [MAIN], env: given }
-        : { program: ['--preload', SHIFTED_CLOCK, MAIN], env: { ...given, FAULT_CLOCK_AHEAD_MS: `${aheadMs}` } }
-    const own = spawn(process.execPath, shifted.program, {
+    const preloads = [...(preload ? [preload] : []), ...(aheadMs === 0 ? [] : [SHIFTED_CLOCK])]
+    const own = spawn(process.execPath, [...preloads.flatMap((file) => ['--preload', file]), MAIN], {
       cwd: dir,
-      env: shifted.env,
+      env: { ...settings(), ...(aheadMs !== 0 && { FAULT_CLOCK_AHEAD_MS: `${aheadMs}` }) },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     child = own
@@ -130,6 +135,17 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
     return own.exitCode
   }
 
+  async function command(...args: readonly string[]): Promise<string> {
+    const own = Bun.spawn([process.execPath, MAIN, ...args], {
+      cwd: dir,
+      env: { ...settings(), NO_COLOR: '1' },
+      stdout: 'pipe',
+      stderr: 'pipe',
+    })
+    const printed = await Promise.all([new Response(own.stdout).text(), new Response(own.stderr).text()])
+    return printed.join('')
+  }
+
   return {
     name,
     origin: `http://127.0.0.1:${port}`,
@@ -141,9 +157,18 @@ export async function replica({ name, dir, databaseUrl, env, guard }: ReplicaOpt
     kill,
     start,
     stop,
+    command,
     alerts,
     pids,
   }
+}
+
+/** Postgres is told whose session it is. SQLite has nobody to tell. */
+function inLife(databaseUrl: string, life: string): string {
+  if (databaseUrl.startsWith('sqlite:')) return databaseUrl
+  const url = new URL(databaseUrl)
+  url.searchParams.set('options', `${url.searchParams.get('options') ?? ''} -c fault.life=${life}`)
+  return url.href
 }
 
 function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
