@@ -8,11 +8,12 @@ import type { Offer } from '../../core/mod.ts'
 import { BUYERS, buyerName, type Facts } from './chat_gateways.ts'
 import type { Measured } from './chat_load.ts'
 import { type ChatProcesses, chatProcesses } from './chat_processes.ts'
+import type { Pace } from './pace.ts'
 import { portkey, portkeyHeaders } from './portkey.ts'
 import { count, fixed, goal, median, table, total, verdict } from './print.ts'
 import { UPSTREAM_JOB } from './upstream.ts'
 
-export type ChatBench = ChatProcesses & { readonly isQuick: boolean }
+export type ChatBench = ChatProcesses & Pick<Pace, 'isQuick' | 'isOver'>
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly streams: number }
 
@@ -55,7 +56,7 @@ type Entrant = {
   readonly isPaid?: boolean
 }
 
-export async function chat({ scratch, isQuick, profile, children }: ChatBench): Promise<void> {
+export async function chat({ scratch, isQuick, isOver, profile, children }: ChatBench): Promise<void> {
   const plan = isQuick ? QUICK : FULL
   const { worker, generator } = chatProcesses({ scratch, profile, children })
   const load = generator()
@@ -126,7 +127,8 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
   }
 
   for (const entrant of field) for (const shape of SHAPES) await run(entrant, { shape, inFlight: 32, ms: plan.warmMs })
-  for (let round = 0; round < plan.rounds; round++) {
+  let played = 0
+  for (let round = 0; round < plan.rounds && !(round > 0 && isOver()); round++, played++) {
     for (const shape of SHAPES) {
       for (const inFlight of IN_FLIGHT) {
         for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
@@ -142,7 +144,7 @@ export async function chat({ scratch, isQuick, profile, children }: ChatBench): 
 
   for (const shape of SHAPES) {
     console.log(
-      `\nchat, ${shape === 'whole' ? 'whole answers of 1 KB' : 'streams of 50 pieces'}, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians; added is what comes on top of the upstream's own`,
+      `\nchat, ${shape === 'whole' ? 'whole answers of 1 KB' : 'streams of 50 pieces'}, ${played} rounds of ${plan.roundMs} ms each, taking turns; medians; added is what comes on top of the upstream's own`,
     )
     rateTable(shape)
   }

@@ -11,19 +11,26 @@ import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { systemClock } from '../../adapters/local.ts'
 import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
-import { countTokens, warmTokenizer } from '../../adapters/token_counter.ts'
+import { countTokens, textDigest, warmTokenizer } from '../../adapters/token_counter.ts'
 import { openaiChat } from '../../adapters/providers/openai/chat.ts'
 import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
-import { gateway, retention, type Storage } from '../../core/mod.ts'
+import { gateway, memoized, retention, type Storage } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import type { Devnet } from '../../server/devnet/mod.ts'
 import { serverLog } from '../../server/log.ts'
+import { tokenThread } from '../../server/wiring/token_thread.ts'
 import { startMaintenance } from '../../server/maintenance.ts'
 import { upstream } from './upstream.ts'
 import { voucherPeer } from './voucher_peer.ts'
 
 /** `baseUrl` is the upstream's, up to where the protocol's own paths begin; `dir` is where it may write. */
-export type Given = { readonly dir: string; readonly baseUrl: string; readonly channels?: Channels }
+export type Given = {
+  readonly dir: string
+  readonly baseUrl: string
+  readonly channels?: Channels
+  /** Counts on a thread and remembers counts, as the server does. */
+  readonly isThreaded?: boolean
+}
 
 /** The chain on which vouchers are good, and the keys of its seller. */
 export type Channels = Pick<Devnet, 'rpcUrl' | 'network' | 'asset' | 'domain' | 'payTo' | 'relayerKey'> & {
@@ -113,7 +120,7 @@ function cash() {
   return chain
 }
 
-async function startFarebox({ baseUrl, dir, channels }: Given): Promise<Standing> {
+async function startFarebox({ baseUrl, dir, channels, isThreaded = false }: Given): Promise<Standing> {
   const log = serverLog('info')
   const storage = sqliteStorage(join(dir, 'farebox.db'))
   const cashChain = cash()
@@ -126,7 +133,8 @@ async function startFarebox({ baseUrl, dir, channels }: Given): Promise<Standing
     clock: systemClock,
     log,
   })
-  await warmTokenizer()
+  const thread = isThreaded ? tokenThread() : undefined
+  if (!thread) await warmTokenizer()
   const ports = {
     storage,
     objects: memoryObjects(),
@@ -135,7 +143,7 @@ async function startFarebox({ baseUrl, dir, channels }: Given): Promise<Standing
     clock: systemClock,
     log,
     random: (bytes: number) => new Uint8Array(randomBytes(bytes)),
-    countTokens,
+    countTokens: thread ? memoized(thread.countTokens, { digest: textDigest }) : countTokens,
     background: (work: Promise<unknown>) =>
       void work.catch((error: Error) => log.alert('background work failed', { error: error.stack })),
   }
@@ -160,6 +168,7 @@ async function startFarebox({ baseUrl, dir, channels }: Given): Promise<Standing
       await server.stop(true)
       await sweeping.stop()
       await storage.close()
+      thread?.close()
       log.flush()
     },
   }

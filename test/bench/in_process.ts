@@ -22,7 +22,7 @@ import { offerOf } from '../../core/x402/offer.ts'
 import { keyText } from '../../core/x402/api_key.ts'
 import { FREE, keyBuyer, voucherBuyer, voucherChain } from '../adapters/chains/evm/channels/vouchers.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
-import { fixed, median, table } from './print.ts'
+import { fixed, median, table, verdict } from './print.ts'
 
 const IN_FLIGHT = 32
 const ROUNDS = 5
@@ -45,6 +45,12 @@ const CASES = [
   { name: 'paid by one API key, whole, SQLite', model: 'openai/gpt-6-luna', stream: false, at: 'one key' },
   { name: 'paid by API key, whole, memory storage', model: 'openai/gpt-6-luna', stream: false, at: 'memory keys' },
 ] as const
+/** In microseconds of CPU, at most. */
+const GOALS: Readonly<Record<string, number>> = {
+  'paid chat, whole, SQLite': 350,
+  'paid by voucher, whole, SQLite': 400,
+  'paid by API key, whole, SQLite': 250,
+}
 type Case = (typeof CASES)[number]
 type Round = { readonly cpuMicros: number; readonly rate: number }
 
@@ -198,7 +204,7 @@ export async function round({ fetch }: Started, next: () => Promise<Request>, co
   return { cpuMicros: (user + system) / count, rate: count / seconds }
 }
 
-export async function inProcess(ms: number, only = ''): Promise<void> {
+export async function inProcess(ms: number, only = '', isOver = (): boolean => false): Promise<void> {
   const dir = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
   const storages = { sqlite: sqliteStorage(join(dir, 'farebox.db')), memory: memoryStorage() }
   await warmTokenizer()
@@ -225,9 +231,11 @@ export async function inProcess(ms: number, only = ''): Promise<void> {
     const { rate } = await round(each.gateway, each.next, 500)
     each.count = Math.max(100, Math.round((rate * ms) / 1_000))
   }
-  for (let n = 0; n < ROUNDS; n++)
+  for (let n = 0; n < ROUNDS && !(n > 0 && isOver()); n++)
     for (const each of field) each.rounds.push(await round(each.gateway, each.next, each.count))
-  console.log(`\nin process, without HTTP, ${IN_FLIGHT} in flight, ${ROUNDS} rounds taking turns; medians`)
+  console.log(
+    `\nin process, without HTTP, ${IN_FLIGHT} in flight, ${field[0]?.rounds.length} rounds taking turns; medians`,
+  )
   const free = median(field[0]?.rounds.map(({ rate }) => rate) ?? [])
   table(
     ['', 'CPU us each', 'least', 'per second', 'of free'],
@@ -237,6 +245,13 @@ export async function inProcess(ms: number, only = ''): Promise<void> {
       return [name, fixed(median(cpu), 0), fixed(Math.min(...cpu), 0), fixed(rate, 0), fixed(rate / free, 2)]
     }),
   )
+  for (const { name, rounds } of field) {
+    const most = GOALS[name]
+    if (most === undefined) continue
+    const cpu = rounds.map(({ cpuMicros }) => cpuMicros)
+    const spread = `${fixed(Math.min(...cpu), 0)} to ${fixed(Math.max(...cpu), 0)}`
+    verdict(median(cpu) <= most, `${fixed(median(cpu), 0)} (${spread}) us of CPU, ${name}; goal: at most ${most}`)
+  }
   await storages.sqlite.close()
   rmSync(dir, { recursive: true })
 }

@@ -3,10 +3,11 @@
  * same bytes, at 1 and at 32 in flight, taking turns. Prints, never asserts.
  */
 import type { Contestant, Entered, Generator } from './run.ts'
+import type { Pace } from './pace.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
 import type { Measured } from './load.ts'
 
-export type MarketBench = { readonly load: Generator; readonly enter: Entered; readonly isQuick: boolean }
+export type MarketBench = { readonly load: Generator; readonly enter: Entered } & Pick<Pace, 'isQuick' | 'isOver'>
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number }
 
@@ -17,7 +18,7 @@ const PRICE = '/api/v1/crypto/price/BTC-USD'
 const REQUEST = `GET ${PRICE} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`
 const LABELS = { prices: 'Farebox, free feed', bare: 'bare Bun.serve, same bytes' }
 
-export async function market({ load, enter, isQuick }: MarketBench): Promise<void> {
+export async function market({ load, enter, isQuick, isOver }: MarketBench): Promise<void> {
   const plan = isQuick ? QUICK : FULL
   const farebox = await enter('prices')
   const response = await fetch(`http://127.0.0.1:${farebox.port}${PRICE}`)
@@ -29,7 +30,8 @@ export async function market({ load, enter, isQuick }: MarketBench): Promise<voi
   const command = { wanted: 200, length: Buffer.byteLength(body) }
 
   for (const { port } of field) await load.run({ ...command, port, connections: 32, ms: plan.warmMs }, [REQUEST])
-  for (let round = 0; round < plan.rounds; round++) {
+  let played = 0
+  for (let round = 0; round < plan.rounds && !(round > 0 && isOver()); round++, played++) {
     for (const inFlight of IN_FLIGHT) {
       for (const { name, port } of round % 2 === 0 ? field : field.toReversed()) {
         const key = `${name} ${inFlight}`
@@ -44,7 +46,7 @@ export async function market({ load, enter, isQuick }: MarketBench): Promise<voi
 
   const runsOf = (name: string, inFlight: number) => seen.get(`${name} ${inFlight}`) ?? []
   console.log(
-    `\nprices from a warm cache, ${command.length} bytes each, ${plan.rounds} rounds of ${plan.roundMs} ms each, taking turns; medians`,
+    `\nprices from a warm cache, ${command.length} bytes each, ${played} rounds of ${plan.roundMs} ms each, taking turns; medians`,
   )
   table(
     ['', 'in flight', 'answers', 'failed', 'per second', 'p50 ms', 'p99 ms', 'load busy'],

@@ -1,10 +1,11 @@
 /**
  * `bun run bench`: what Farebox costs beside a bare Bun.serve, @x402/hono and Portkey, measured in one run. It prints
- * and never asserts. It ends within 300 s, what costs buyers most comes first, and at the end it names each goal that
- * it has measured and each part that it has left out. `bun run bench -- chat` runs one part alone, however long: paid,
- * vouchers, cpu, challenges, quotes, chat, signatures, start, market, gas, clip or blocking. `--quick` is for a look
- * while developing; `--case TEXT` for the cases of blocking whose name contains it; `--prof DIR` for CPU profiles of
- * the contestants.
+ * and never asserts. It ends within 300 s, what costs buyers most comes first, and on a busy machine each part is
+ * shorter. At the end it names each goal that it has measured and what it has left out. `bun run bench -- --times 2
+ * --out FILE` runs it twice, and compares both in one file. `bun run bench -- chat` runs one part alone, however long:
+ * paid, vouchers, cpu, challenges, agent, quotes, chat, signatures, start, market, gas, clip or blocking. `--quick` is
+ * for a look while developing; `--case TEXT` for the cases of blocking whose name contains it; `--prof DIR` for CPU
+ * profiles of the contestants.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
@@ -28,6 +29,11 @@ import type { Gaps } from './heartbeat.ts'
 import { market } from './market.ts'
 import { count, fixed, goal, judged, median, table, total, verdict } from './print.ts'
 import { blocking } from './blocking.ts'
+import { agent } from './agent.ts'
+import { repeated } from './repeated.ts'
+import { type Pace, paceOf, slownessNow, unhurried } from './pace.ts'
+
+type Part = { readonly name: string; readonly seconds?: number; run(load: Generator, pace: Pace): Promise<void> }
 
 type Plan = {
   readonly rounds: number
@@ -66,44 +72,41 @@ const PART_MS = 900_000
 const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
 
 /**
- * In the order of what buyers feel most. `seconds` is what a part takes on a machine that does nothing else: with less
- * left it is not begun. One without it takes long and compares with nothing: it is run only when it is named.
+ * In the order of what buyers feel most. `seconds` is what a part takes on a machine that does nothing else; each has
+ * its share of the time that is left. One without it takes long and compares with nothing: it is run only when named.
  */
-const PARTS: readonly { readonly name: string; readonly seconds?: number; run(load: Generator): Promise<void> }[] = [
-  { name: 'paid', seconds: 45, run: (load) => paidImages(load) },
-  {
-    name: 'vouchers',
-    seconds: 40,
-    run: () => vouchers({ scratch, isQuick: options.quick ?? false, profile: options.prof, children }),
-  },
-  { name: 'cpu', seconds: 35, run: () => inProcess(options.quick ? 150 : 400) },
-  { name: 'challenges', seconds: 25, run: (load) => challenges(load, QUOTES.slice(0, 1)) },
-  {
-    name: 'chat',
-    seconds: 60,
-    run: () => chat({ scratch, isQuick: options.quick ?? false, profile: options.prof, children }),
-  },
+const PARTS: readonly Part[] = [
+  { name: 'paid', seconds: 45, run: (load, pace) => paidImages(load, pace) },
+  { name: 'vouchers', seconds: 40, run: (_, pace) => vouchers({ scratch, ...pace, profile: options.prof, children }) },
+  { name: 'cpu', seconds: 35, run: (_, { isQuick, isOver }) => inProcess(isQuick ? 150 : 400, '', isOver) },
+  { name: 'challenges', seconds: 20, run: (load, pace) => challenges(load, QUOTES.slice(0, 2), pace) },
+  { name: 'agent', seconds: 8, run: (_, pace) => agent({ scratch, ...pace, profile: options.prof, children }) },
+  { name: 'chat', seconds: 60, run: (_, pace) => chat({ scratch, ...pace, profile: options.prof, children }) },
   { name: 'signatures', seconds: 5, run: () => signatures() },
   { name: 'start', seconds: 15, run: () => start({ scratch, children }) },
-  { name: 'quotes', seconds: 60, run: (load) => challenges(load, QUOTES.slice(1)) },
-  {
-    name: 'market',
-    seconds: 20,
-    run: (load) => market({ load, enter: contestant, isQuick: options.quick ?? false }),
-  },
+  { name: 'quotes', seconds: 50, run: (load, pace) => challenges(load, QUOTES.slice(2), pace) },
+  { name: 'market', seconds: 20, run: (load, pace) => market({ load, enter: contestant, ...pace }) },
   { name: 'gas', seconds: 20, run: () => gas() },
-  { name: 'clip', seconds: 30, run: () => clip({ scratch, isQuick: options.quick ?? false, children }) },
+  { name: 'clip', seconds: 30, run: (_, { isQuick }) => clip({ scratch, isQuick, children }) },
   { name: 'blocking', run: (load) => blocking({ load, enter: contestant, only: options.case }) },
 ]
 const { values: options, positionals } = parseArgs({
-  options: { quick: { type: 'boolean' }, only: { type: 'string' }, prof: { type: 'string' }, case: { type: 'string' } },
+  options: {
+    quick: { type: 'boolean' },
+    only: { type: 'string' },
+    prof: { type: 'string' },
+    case: { type: 'string' },
+    times: { type: 'string' },
+    out: { type: 'string' },
+  },
   allowPositionals: true,
 })
 const wanted = options.only ? [options.only] : positionals
 const names = PARTS.map(({ name }) => name)
 for (const part of wanted)
   if (!names.includes(part)) throw new RangeError(`no such part: ${part}; there are ${names.join(', ')}`)
-const plan = options.quick ? QUICK : FULL
+if (options.times)
+  process.exit(await repeated(process.argv.slice(2), { times: Number(options.times), out: options.out }))
 const scratch = mkdtempSync(join(tmpdir(), 'farebox-bench-'))
 const children: Bun.Subprocess[] = []
 
@@ -273,14 +276,20 @@ const QUOTES: readonly Quote[] = [
 ]
 const PROMPTS = 500
 
-async function challenges(load: Generator, quotes: readonly Quote[]): Promise<void> {
+async function challenges(load: Generator, quotes: readonly Quote[], pace: Pace): Promise<void> {
   const farebox = await contestant('gateway')
-  for (const quote of quotes) await challengesOf(load, farebox, quote)
+  for (const [index, quote] of quotes.entries()) {
+    if (index > 0 && pace.isOver()) leftOut.push(`402 for ${quote.name}`)
+    else await challengesOf({ load, farebox, pace }, quote)
+  }
   await farebox.stop()
 }
 
+type Quoting = { readonly load: Generator; readonly farebox: Contestant; readonly pace: Pace }
+
 /** Farebox beside a bare server that parses the body and answers with the same bytes; for images @x402/hono too. */
-async function challengesOf(load: Generator, farebox: Contestant, quote: Quote): Promise<void> {
+async function challengesOf({ load, farebox, pace }: Quoting, quote: Quote): Promise<void> {
+  const plan = pace.isQuick ? QUICK : FULL
   const port = await portOf(farebox, quote.gateway)
   const requests = Array.from({ length: PROMPTS }, (_, n) =>
     quote.body ? post(quote.path, JSON.stringify(quote.body(n + 1_000))) : get(quote.path),
@@ -302,7 +311,8 @@ async function challengesOf(load: Generator, farebox: Contestant, quote: Quote):
   const seen = new Map<string, (Measured & { readonly cpuMicros: number })[]>(field.map(({ name }) => [name, []]))
   const command = { connections: CONNECTIONS, wanted: 402 }
   for (const each of field) await load.run({ ...command, port: each.port, ms: warmMs }, requests)
-  for (let round = 0; round < rounds; round++) {
+  let played = 0
+  for (let round = 0; round < rounds && !(round > 0 && pace.isOver()); round++, played++) {
     for (const each of field) {
       const before = await each.cpu()
       const measured = await load.run({ ...command, port: each.port, ms: roundMs }, requests)
@@ -320,7 +330,7 @@ async function challengesOf(load: Generator, farebox: Contestant, quote: Quote):
     ({ cpuMicros }, round) => (runsOf('bare')[round]?.cpuMicros ?? NaN) / cpuMicros,
   )
   console.log(
-    `\n402 for ${quote.name}, ${CONNECTIONS} connections, ${rounds} rounds of ${roundMs} ms each, taking turns; medians`,
+    `\n402 for ${quote.name}, ${CONNECTIONS} connections, ${played} rounds of ${roundMs} ms each, taking turns; medians`,
   )
   table(
     ['', 'per second', 'CPU us each', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
@@ -373,7 +383,8 @@ type Entrant = {
   readonly buyers: readonly PrivateKeyAccount[]
 }
 
-async function paidImages(load: Generator): Promise<void> {
+async function paidImages(load: Generator, pace: Pace): Promise<void> {
+  const plan = pace.isQuick ? QUICK : FULL
   const farebox = await enter(await contestant('shop'))
   const hono = await enter(await contestant('peer', { amount: farebox.challenge.accepts[0].amount }))
   const field = [farebox, hono]
@@ -389,7 +400,8 @@ async function paidImages(load: Generator): Promise<void> {
     bought(entrant, warming)
     seen.set(`${entrant.each.name} warming`, [warming])
   }
-  for (let round = 0; round < plan.paidRounds; round++) {
+  let played = 0
+  for (let round = 0; round < plan.paidRounds && !(round > 0 && pace.isOver()); round++, played++) {
     for (const [inFlight, images] of Object.entries(plan.paid)) {
       for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
         const measured = await run(entrant, Number(inFlight), images)
@@ -406,7 +418,7 @@ async function paidImages(load: Generator): Promise<void> {
 
   const rates = (key: string) => (seen.get(key) ?? []).map(({ good, seconds }) => good / seconds)
   console.log(
-    `\npaid images, ${BUYERS} buyers, each contestant on an anvil of its own, ${plan.paidRounds} rounds taking turns; medians`,
+    `\npaid images, ${BUYERS} buyers, each contestant on an anvil of its own, ${played} rounds taking turns; medians`,
   )
   const levels = Object.keys(plan.paid)
   table(
@@ -472,16 +484,25 @@ console.log(
 )
 const chosen = PARTS.filter(({ name, seconds }) => (wanted.length > 0 ? wanted.includes(name) : seconds !== undefined))
 const leftOut: string[] = []
+const shortened: string[] = []
 
-/** Runs a part. One that time runs out on is left as it is: its processes are ended with the bench. */
-async function measure({ name, seconds = 0, run }: (typeof PARTS)[number], load: Generator): Promise<void> {
-  const part = `${name} (${seconds} s)`
-  if (wanted.length === 0 && leftMs() < seconds * 1_000) return void leftOut.push(part)
+/** Runs a part. One that is given up loses its processes, and the next one begins. */
+async function measure({ name, seconds, run }: Part, load: Generator): Promise<void> {
+  const isAlone = wanted.length > 0 || seconds === undefined
+  const later = chosen.slice(chosen.findIndex((part) => part.name === name)).map((part) => part.seconds ?? 0)
+  const pace = isAlone
+    ? unhurried(options.quick ?? false, leftMs())
+    : paceOf(later, { leftMs: leftMs(), slowness: options.quick ? Number.POSITIVE_INFINITY : slownessNow() })
   const { promise: late, resolve } = Promise.withResolvers<'late'>()
-  const limit = setTimeout(() => resolve('late'), leftMs())
-  const end = await Promise.race([run(load), late])
+  const limit = setTimeout(() => resolve('late'), pace.limitMs)
+  const before = children.length
+  const running = run(load, pace)
+  const end = await Promise.race([running, late])
   clearTimeout(limit)
-  if (end === 'late') leftOut.push(`the end of ${part}`)
+  if (end !== 'late') return void (pace.isQuick && !options.quick && shortened.push(name))
+  leftOut.push(`the end of ${name}`)
+  running.catch(() => {})
+  for (const child of children.slice(before)) child.kill('SIGKILL')
 }
 
 const load = generator()
@@ -496,5 +517,6 @@ const verdicts = judged()
 console.log(`\n${fixed((performance.now() - startedAt) / 1_000, 0)} s in all. Of ${verdicts.length} goals:`)
 for (const verdict of verdicts) console.log(`  ${verdict}`)
 console.log(leftOut.length > 0 ? `left out for want of time: ${leftOut.join(', ')}` : 'nothing was left out')
+if (shortened.length > 0) console.log(`the machine is busy; with fewer and shorter rounds: ${shortened.join(', ')}`)
 console.log('On a shared or busy machine trust the ratios, not the figures.')
 process.exit(0)

@@ -14,6 +14,7 @@ import { voucherBuyer } from '../adapters/chains/evm/channels/vouchers.ts'
 import { BUYERS, buyerName } from './chat_gateways.ts'
 import type { Measured } from './chat_load.ts'
 import { type ChatProcesses, chatProcesses } from './chat_processes.ts'
+import type { Pace } from './pace.ts'
 import { count, fixed, goal, median, table, total, verdict } from './print.ts'
 
 const PATH = '/api/v1/chat/completions'
@@ -23,6 +24,8 @@ const IN_FLIGHT = [32, 256] as const
 const DEPOSIT = 100_000_000n
 /** More payments for a second than any machine takes. */
 const MAX_RATE = 4_000
+const MIN_RATE = 2_000
+const MAX_P99_MS = 60
 
 /** `sign` makes the requests of a round; `note` learns which of them were answered. */
 type Entrant = {
@@ -34,7 +37,7 @@ type Entrant = {
   note?(measured: Measured): void
 }
 
-export async function vouchers(processes: ChatProcesses & { readonly isQuick: boolean }): Promise<void> {
+export async function vouchers(processes: ChatProcesses & Pick<Pace, 'isQuick' | 'isOver'>): Promise<void> {
   const [rounds, ms] = processes.isQuick ? [2, 500] : [5, 1_000]
   const { worker, generator } = chatProcesses(processes)
   const load = generator()
@@ -72,7 +75,8 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
     return measured
   }
   for (const entrant of field) await run(entrant, 32)
-  for (let round = 0; round < rounds; round++)
+  let played = 0
+  for (let round = 0; round < rounds && !(round > 0 && processes.isOver()); round++, played++)
     for (const inFlight of IN_FLIGHT)
       for (const entrant of round % 2 === 0 ? field : field.toReversed()) {
         const key = `${entrant.name} ${inFlight}`
@@ -85,7 +89,7 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
 
   const runsOf = (name: string, inFlight: number) => seen.get(`${name} ${inFlight}`) ?? []
   const rates = (name: string, inFlight: number) => runsOf(name, inFlight).map(({ good, seconds }) => good / seconds)
-  console.log(`\npaid chats, ${BUYERS} channels, whole answers, ${rounds} rounds of ${ms} ms taking turns; medians`)
+  console.log(`\npaid chats, ${BUYERS} channels, whole answers, ${played} rounds of ${ms} ms taking turns; medians`)
   table(
     ['', 'in flight', 'per second', 'p50 ms', 'p99 ms', 'failed', 'load busy'],
     IN_FLIGHT.flatMap((inFlight) =>
@@ -110,6 +114,14 @@ export async function vouchers(processes: ChatProcesses & { readonly isQuick: bo
     goal(`of @x402/hono, which has its channels in memory, at ${inFlight} in flight`, ratios('hono', inFlight), 3)
     goal(`of @x402/hono, which has its channels in files, at ${inFlight} in flight`, ratios('files', inFlight), 3)
   }
+  const at32 = rates('vouchers', 32)
+  const spread = `${fixed(Math.min(...at32), 0)} to ${fixed(Math.max(...at32), 0)}`
+  verdict(
+    median(at32) >= MIN_RATE,
+    `${fixed(median(at32), 0)} (${spread}) vouchers a second at 32 in flight; goal: at least ${MIN_RATE}`,
+  )
+  const late = median(runsOf('vouchers', 32).map(({ p99 }) => p99))
+  verdict(late <= MAX_P99_MS, `${fixed(late, 1)} ms at p99 of vouchers at 32 in flight; goal: at most ${MAX_P99_MS}`)
   const failed = IN_FLIGHT.flatMap((inFlight) => runsOf('vouchers', inFlight)).reduce(
     (sum, { bad }) => sum + total(bad),
     0,
