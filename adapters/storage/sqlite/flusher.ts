@@ -1,23 +1,29 @@
 /** Puts what SQLite has committed on the disk, beside the event loop. */
-import { closeSync, fdatasync, openSync } from 'node:fs'
+import { closeSync, fdatasync, fstatSync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { SqliteDriver } from './driver.ts'
 
+/** Called after a flush, with the rows that it put on disk and the bytes of the log. */
+type OnFlush = (rows: number, bytes: number) => void
+
 /**
  * Flushes the write-ahead log on a thread: a flush of ten milliseconds would hold up every request if a commit did it.
- * Undefined where there is no such log. SQLite takes no locks on this file, so closing it releases none.
+ * SQLite takes no locks on this file, so closing it releases none.
  */
-export function flusherOf(database: SqliteDriver, path: string): { flush(): Promise<void>; close(): void } | undefined {
-  if (!hasWriteAheadLog(database)) return undefined
+export function flusherOf(
+  database: SqliteDriver,
+  { path, onFlush }: { readonly path: string; readonly onFlush: OnFlush | undefined },
+): { flush(): Promise<void>; close(): void } {
   const flushed = promisify(fdatasync)
   const log = openSync(`${path}-wal`, 'r+')
   const countChanges = database.prepare('SELECT total_changes()')
-  let last: unknown
+  let last = 0
   return {
     async flush() {
-      const [[changes] = []] = countChanges.values()
+      const changes = Number(countChanges.values()[0]?.[0])
       if (changes === last) return
       await flushed(log)
+      onFlush?.(changes - last, fstatSync(log).size)
       last = changes
     },
     close: () => closeSync(log),
