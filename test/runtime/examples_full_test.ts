@@ -136,7 +136,10 @@ describe('the examples', () => {
       join(dir, 'tsconfig.json'),
       JSON.stringify({
         compilerOptions: options,
-        files: ['examples.ts', join(ROOT, 'adapters/chains/evm/node/secp256k1.d.ts')],
+        files: [
+          'examples.ts',
+          ...['secp256k1', 'hash_wasm'].map((name) => join(ROOT, `adapters/chains/evm/node/${name}.d.ts`)),
+        ],
       }),
     )
     expect(await output([process.execPath, TSC, '-p', dir, '--noEmit'])).toBe('')

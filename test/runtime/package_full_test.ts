@@ -80,6 +80,7 @@ test('the package asks for the versions that were tested, and for what the serve
   expect(optional.filter((name) => !name.startsWith('@oven/bun-'))).toEqual([
     '@foundry-rs/anvil',
     'e2b',
+    'hash-wasm',
     'litesvm',
     'modal',
     'pyodide',

@@ -1,6 +1,6 @@
 /** Digests under the settlement contract's EIP-712 domain: channels, vouchers, claims, refunds. */
-import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
+import { keccak, portableKeccak } from '../node/keccak.ts'
 import { type Hex, lower, word } from '../../lib/hex.ts'
 import { boundedMap } from '../../../../core/lib/mod.ts'
 import { domainSeparator } from '../exact/eip3009.ts'
@@ -23,8 +23,9 @@ export type ChannelConfig = {
 /** A row of a batch of claims: as much as was charged, which is at most what was signed. */
 export type ClaimRow = { readonly channelId: Hex; readonly ceiling: bigint; readonly charged: bigint }
 
-const hash = (bytes: Uint8Array): string => bytesToHex(keccak_256(bytes))
-const typeHash = (text: string): string => hash(utf8ToBytes(text))
+const hash = (bytes: Uint8Array): string => bytesToHex(keccak(bytes))
+/** Portable: a start loads no optional package. */
+const typeHash = (text: string): string => bytesToHex(portableKeccak(utf8ToBytes(text)))
 const hashWords = (words: readonly (string | bigint)[]): string =>
   hash(hexToBytes(words.map((each) => word(each)).join('')))
 

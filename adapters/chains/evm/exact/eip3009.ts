@@ -1,9 +1,9 @@
 /** EIP-712 signatures over EIP-3009 transfers. */
-import { keccak_256 } from '@noble/hashes/sha3'
 import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import { boundedMap, checksummed } from '../../../../core/lib/mod.ts'
 import type { Exact, ExactPayload } from './payload.ts'
 import { type Hex, word } from '../../lib/hex.ts'
+import { keccak as fastKeccak, type Keccak, portableKeccak } from '../node/keccak.ts'
 import { keyRecovery, type KeyRecovery } from '../node/key_recovery.ts'
 
 /** Name and version of an EIP-712 domain; chain id and contract complete it. */
@@ -11,6 +11,7 @@ export type Domain = { readonly name: string; readonly version: string }
 
 const DOMAIN_TYPE = keccak(
   utf8ToBytes('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)'),
+  portableKeccak,
 )
 const TRANSFER_TYPE: Hex = '0x7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267'
 const RECEIVE_TYPE: Hex = '0xd099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668db87aae413de8'
@@ -19,8 +20,8 @@ const RECEIVE_TYPE: Hex = '0xd099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n
 
 export function domainSeparator(domain: Domain, chainId: number, asset: string): Hex {
-  const [name, version] = [keccak(utf8ToBytes(domain.name)), keccak(utf8ToBytes(domain.version))]
-  return `0x${keccakOfWords([DOMAIN_TYPE, name, version, BigInt(chainId), asset])}`
+  const [name, version] = [domain.name, domain.version].map((text) => keccak(utf8ToBytes(text), portableKeccak))
+  return `0x${keccakOfWords([DOMAIN_TYPE, name ?? '', version ?? '', BigInt(chainId), asset])}`
 }
 
 type Transfer = Pick<Exact, 'from' | 'to' | 'value' | 'validAfter' | 'validBefore' | 'nonce'>
@@ -115,10 +116,11 @@ export function chainIdOf(network: string): number {
 }
 
 /** Keccak-256 as hex digits without 0x. */
-function keccak(bytes: Uint8Array): string {
-  return bytesToHex(keccak_256(bytes))
+/** A start hashes portably, so that it loads no optional package. */
+function keccak(bytes: Uint8Array, hash: Keccak = fastKeccak): string {
+  return bytesToHex(hash(bytes))
 }
 
 function keccakOfWords(parts: readonly (string | bigint)[]): string {
-  return keccak(hexToBytes(parts.map((part) => word(part)).join('')))
+  return keccak(hexToBytes(parts.map((part) => word(part)).join('')), portableKeccak)
 }
