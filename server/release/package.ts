@@ -24,7 +24,7 @@ const RUNTIMES = [
 ].map((platform) => `@oven/bun-${platform}`)
 
 /** Packages that the server starts or loads from its installation, and never bundles. */
-const APART = ['@foundry-rs/anvil', 'e2b', 'litesvm', 'modal', 'pyodide', 'secp256k1']
+const APART = ['@foundry-rs/anvil', 'e2b', 'hash-wasm', 'litesvm', 'modal', 'pyodide', 'secp256k1']
 
 /** The programs of the server, and the thread that it starts. */
 const PROGRAMS = ['server/main.ts', 'server/token_worker.ts']
