@@ -10,17 +10,17 @@ const boundOf = (ms: string) => {
   return `CASE ${bounds.map((bound) => `WHEN ${ms} <= ${bound} THEN ${bound}`).join(' ')} ELSE 86400000 END`
 }
 
-const workAt = (call: string) => `coalesce(${call}.ended_at, ${call}.created_at)`
-const workUpTo = (call: string) =>
+export const workAt = (call: string) => `coalesce(${call}.ended_at, ${call}.created_at)`
+export const workUpTo = (call: string) =>
   `CASE ${call}.work_status WHEN 'failed' THEN 0 ELSE ${boundOf(`${workAt(call)} - ${call}.created_at`)} END`
-const paymentAt = (call: string) => `coalesce(${call}.settled_at, ${call}.claim_expires_at, ${call}.created_at)`
+export const paymentAt = (call: string) => `coalesce(${call}.settled_at, ${call}.claim_expires_at, ${call}.created_at)`
 const names = (call: string) => `${call}.gateway, ${call}.endpoint, coalesce(':' || ${call}.model, '')`
-const settledSum = (call: string, of: 'div' | 'mod') =>
+export const settledSum = (call: string, of: 'div' | 'mod') =>
   `CASE ${call}.payment_status WHEN 'settled' THEN ${of}(coalesce(${call}.paid, ${call}.quote), 1000000000) ELSE 0 END`
 
-const UNITS = [3_600_000, 86_400_000]
+export const UNITS = [3_600_000, 86_400_000]
 /** Parts of a sum, by connection: calls that settle at the same time seldom wait for each other. */
-const PART = 'pg_backend_pid() % 16'
+export const PART = 'pg_backend_pid() % 16'
 
 const counting = (call: string, at: string, rest: string) => `
   INSERT INTO call_totals AS kept VALUES

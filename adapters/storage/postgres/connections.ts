@@ -2,11 +2,13 @@ import { Pool, type PoolClient, type QueryResult } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import type { DatabaseUrl } from './database_url.ts'
 import { ENGINE, refuseUntested } from './engine.ts'
+import { LOOKUP_TABLES } from './lookups.ts'
 import { migrate, migrations, readingProblem } from './migrations.ts'
 import type { Migration } from '../migration.ts'
 import { tables } from '../sql/schema.ts'
 import type { Statement, Values } from '../sql/statement.ts'
 import type { Sent } from './steps.ts'
+import { dropSuperseded, sessionName } from './superseded.ts'
 
 export type Limits = {
   /** Maximum connections of this process. Default 10. */
@@ -55,7 +57,7 @@ export function connections({ url, isPooled, allowsUntested }: DatabaseUrl, limi
   const { waitMs = 1_500, timeoutMs = TIMEOUT_MS, schema = migrations } = limits
   const inTurn = turns(3 * timeoutMs)
   const state: Connected = {
-    pool: poolOf(url, limits, isPooled),
+    pool: poolOf(url, limits, { isPooled, name: sessionName(schema.length) }),
     schema,
     running: new Set(),
     isPooled,
@@ -111,13 +113,17 @@ type Connected = {
   refusal?: string
 }
 
-function poolOf(url: string, { connections: max = 10, timeoutMs = TIMEOUT_MS }: Limits, isPooled: boolean): Pool {
+function poolOf(
+  url: string,
+  { connections: max = 10, timeoutMs = TIMEOUT_MS }: Limits,
+  { isPooled, name }: { readonly isPooled: boolean; readonly name: string },
+): Pool {
   const pool = new Pool({
     connectionString: url,
     max,
     pipeline: true,
     keepAlive: true,
-    application_name: 'farebox',
+    application_name: name,
     connectionTimeoutMillis: timeoutMs,
     // The last resort against a server that no longer answers.
     query_timeout: 2 * timeoutMs,
@@ -146,6 +152,7 @@ async function prepared({ schema, isPooled, allowsUntested }: Connected, client:
     for (const { version, is_citus: isCitus } of rows) refuseUntested(version, isCitus)
   }
   await migrate(client, schema, { isPooled })
+  await dropSuperseded(client, schema.length).catch(() => client.query('ROLLBACK'))
 }
 
 async function connect(pool: Pool): Promise<PoolClient> {
@@ -204,6 +211,7 @@ async function analyze(state: Connected): Promise<void> {
     const { rows } = await runText(client, OUTGROWN)
     const names = (rows as { name: string }[]).map(({ name }) => name)
     if (names.length > 0) await runText(client, `ANALYZE ${names.join(', ')}`)
+    await dropSuperseded(client, state.schema.length)
   })
   await analyzed.catch(() => {})
 }
@@ -267,7 +275,7 @@ export function handled<Answer>(answer: Promise<Answer>): Promise<Answer> {
 
 /** Tables never analyzed, or twice as large as when they were. Sizes are asked, as the counts of rows come late. */
 const OUTGROWN = `SELECT oid::regclass::text AS name FROM pg_class
-  WHERE oid = ANY (ARRAY[${tables.map(({ name }) => `to_regclass('${name}')`)}]::oid[])
+  WHERE oid = ANY (ARRAY[${[...tables.map(({ name }) => name), ...LOOKUP_TABLES].map((name) => `to_regclass('${name}')`)}]::oid[])
     AND (reltuples < 1 OR pg_relation_size(oid) > 2 * relpages * current_setting('block_size')::bigint)`
 
 /** How many migrations a process must know to use the database. */

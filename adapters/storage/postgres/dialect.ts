@@ -23,7 +23,7 @@ export const postgresDialect: Dialect = {
   lock: 'for no key update',
   lockInOrder: 'order by id for no key update',
   lockCalls: 'for no key update of calls',
-  lockUnlocked: 'for no key update skip locked',
+  lockUnlocked: 'for no key update of calls skip locked',
   among: (column) => `${column} = any(@ids::text[])`,
   // Through an array, so that the rows are selected and locked once.
   deleteSome: (table, condition) =>
@@ -36,7 +36,22 @@ export const postgresDialect: Dialect = {
   billions: (of) => `div(${of}, 1000000000)`,
   rest: (of) => `mod(${of}, 1000000000)`,
   greater: (one, other) => `greatest(${one}, ${other})`,
+  lookups: {
+    open: 'open_calls join calls on calls.id = open_id',
+    settled: 'settled_calls join calls on calls.id = settled_id',
+    wallet: 'wallet',
+    settledAt: 'paid_at',
+    settledId: 'settled_id',
+    spendable: `spendable_authorizations
+      join authorizations on authorizations.call = spendable_of and authorizations.position = at
+      join calls on calls.id = spendable_of`,
+    spender: 'wallet',
+    spendableUntil: 'until',
+    dueAt: 'due_at',
+    inserted: { due_at: 'least(@expiresAt::bigint, @createdAt::bigint + 86400000)' },
+    expiring: ', due_at = least(due_at, @expiresAt)',
+    postponed: 'due_at = expires_at',
+  },
   nonceEndsInTail: 'right(authorizations.key, 16) = @tail',
-  transactionEndsInTail: `receipt is not null
-    and substring(receipt from '"transaction":"[^"]*([^"]{16})"') = @tail`,
+  transactionEndsInTail: 'tail = @tail',
 }

@@ -2,6 +2,7 @@ import type { ClientBase } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import { baseline } from './baseline.ts'
+import { DUE, LOOKUPS, SETTLED } from './lookups.ts'
 
 /** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
 const PAYERS = `
@@ -30,6 +31,9 @@ const CHECK_STEP = `
 export const migrations: readonly Migration[] = [
   { name: BASELINE, sql: baseline },
   { name: 'payers and checked steps', suitsOlder: true, sql: PAYERS + CHECK_STEP },
+  { name: 'lookups apart from calls', suitsOlder: true, sql: LOOKUPS },
+  { name: 'settled calls of the past', suitsOlder: true, sql: SETTLED },
+  { name: 'calls by when they are due', suitsOlder: true, index: 'calls_due', sql: DUE },
 ]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */
@@ -89,8 +93,8 @@ export async function migrate(
   while (!(await isDone(ask, wanted))) {
     const { steps, isEarlier } = await readSteps(ask)
     const step = isEarlier ? undefined : wanted[steps.length]
-    if (step?.index === undefined) await untilUnlocked(() => next(ask, wanted))
-    else if (through.isPooled) throw new DatabaseError('failed', '', needsSession(step.name))
+    if (await isQuick(ask, step)) await untilUnlocked(() => next(ask, wanted))
+    else if (through.isPooled) throw new DatabaseError('failed', '', needsSession(step?.name ?? ''))
     else await nextIndex(ask, wanted)
   }
 }
@@ -132,7 +136,7 @@ async function hasTable(ask: Ask): Promise<boolean> {
   return found.length > 0
 }
 
-/** Takes one step, if it is not an index and no other replica is migrating. */
+/** Takes one step, if no other replica is migrating. */
 async function next(ask: Ask, wanted: readonly Migration[]): Promise<void> {
   await ask(`BEGIN; SET LOCAL lock_timeout = ${LOCK_MS}; SET LOCAL statement_timeout = ${MAX_MS}`)
   try {
@@ -148,7 +152,7 @@ async function next(ask: Ask, wanted: readonly Migration[]): Promise<void> {
   }
 }
 
-/** In a transaction that has the lock. False, and nothing is changed, where the next step is none of these. */
+/** In a transaction that has the lock. False, and nothing is changed, where the next step takes long. */
 async function take(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
   const { steps: taken, isEarlier } = await readSteps(ask)
   if (isEarlier) {
@@ -156,9 +160,9 @@ async function take(ask: Ask, wanted: readonly Migration[]): Promise<boolean> {
     return true
   }
   const step = wanted[taken.length]
-  if (!step || step.index !== undefined) return false
+  if (!step || !(await isQuick(ask, step))) return false
   if (!(await hasTable(ask))) await ask(TABLE)
-  await ask(step.sql)
+  await ask(step.index === undefined ? step.sql : atOnce(step.index, step.sql))
   await record(ask, step, taken)
   return true
 }
@@ -195,6 +199,21 @@ async function buildIndex(ask: Ask, index: string, sql: string): Promise<void> {
   if (found) await ask(`DROP INDEX CONCURRENTLY ${index}`)
   await ask(sql)
 }
+
+/**
+ * False of an index of a table that is not small, which is built while others write. In a small one it is built in the
+ * transaction of its step: no lock of a session then stays behind in a pooler that nobody has told of.
+ */
+async function isQuick(ask: Ask, step: Migration | undefined): Promise<boolean> {
+  if (step?.index === undefined) return true
+  const [found] = await ask('SELECT pg_table_size(to_regclass($1)) AS bytes', [/ ON (\w+)/.exec(step.sql)?.[1]])
+  return Number(found?.bytes ?? 0) <= SMALL_BYTES
+}
+
+/** Indexed in less than a tenth of a second. */
+const SMALL_BYTES = 4_000_000
+
+const atOnce = (index: string, sql: string) => `DROP INDEX IF EXISTS ${index}; ${sql.replace(' CONCURRENTLY', '')}`
 
 async function untilUnlocked(step: () => Promise<void>): Promise<void> {
   for (let tries = 1; ; tries++) {

@@ -48,9 +48,31 @@ export type Dialect = {
   billions(of: string): string
   rest(of: string): string
   greater(one: string, other: string): string
+  /** Where calls are looked up that are open or settled, and what their authorizations may still spend. */
+  readonly lookups: Lookups
   /** Conditions that use an index on the last characters, which the parameter `tail` is compared with. */
   readonly nonceEndsInTail: string
   readonly transactionEndsInTail: string
+}
+
+/** `from` clauses that find calls, and names of the columns that they are found by. */
+export type Lookups = {
+  readonly open: string
+  readonly settled: string
+  readonly wallet: string
+  readonly settledAt: string
+  readonly settledId: string
+  /** Authorizations that may be spent, with their calls. */
+  readonly spendable: string
+  readonly spender: string
+  readonly spendableUntil: string
+  /** When to look whether a call has expired: not later than it does. */
+  readonly dueAt: string
+  /** What an insert of a call, and an update of when it expires, write besides. */
+  readonly inserted: Readonly<Record<string, string>>
+  readonly expiring: string
+  /** Makes a call due when it expires. */
+  readonly postponed: string
 }
 
 /**

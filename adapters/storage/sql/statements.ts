@@ -72,7 +72,7 @@ export type Statements = ReturnType<typeof statementsOf>
 
 function callStatements(dialect: Dialect) {
   const { select } = statementsIn(dialect)
-  const { lock, lockCalls, lockInOrder, among } = dialect
+  const { lock, lockCalls, lockInOrder, among, lookups } = dialect
   return {
     call: select('call', call, 'from calls where id = @id'),
     callOf: select('call_of', call, `${bound} @key`),
@@ -90,19 +90,19 @@ function callStatements(dialect: Dialect) {
     lost: select(
       'lost',
       call,
-      `from calls where ${unfinished} and payment_status = 'verified' and lease_expires_at <= @now
+      `from ${lookups.open} where ${unfinished} and payment_status = 'verified' and lease_expires_at <= @now
        order by lease_expires_at, id limit @limit`,
     ),
     unfinished: select(
       'unfinished',
       call,
-      `from calls where ${unfinished} and worker_id = @workerId and gateway = @gateway and id > @after
+      `from ${lookups.open} where ${unfinished} and worker_id = @workerId and gateway = @gateway and id > @after
        order by id limit @limit`,
     ),
     unsettled: select(
       'unsettled',
       call,
-      `from calls where payment_status = 'settling' and claim_expires_at <= @before
+      `from ${lookups.open} where payment_status = 'settling' and claim_expires_at <= @before
          and gateway = coalesce(@gateway, gateway)
        order by claim_expires_at, id limit @limit`,
     ),
@@ -120,11 +120,12 @@ function exposureStatements(dialect: Dialect) {
   })
   const open = exposed('authorizations.status', 'authorizations.expires_at')
   const closed = exposed('cast(null as text)', 'cast(null as bigint)')
-  const spendable = `from authorizations join calls on calls.id = authorizations.call
-    where authorizations.payer = @payer and authorizations.expires_at > @now
+  const { lookups } = dialect
+  const spendable = `from ${lookups.spendable}
+    where ${lookups.spender} = @payer and ${lookups.spendableUntil} > @now
       and authorizations.status in ('open', 'sent') and calls.asset = @asset`
-  const settled = `from calls where payer = @payer and asset = @asset and payment_status = 'settled'`
-  const recentlySettled = select('recently_settled', closed, `${settled} and settled_at >= @since`)
+  const settled = `from ${lookups.settled} where ${lookups.wallet} = @payer and asset = @asset and payment_status = 'settled'`
+  const recentlySettled = select('recently_settled', closed, `${settled} and ${lookups.settledAt} >= @since`)
   const sums = `select cast(sum(${dialect.billions('amount')}) as text), cast(sum(${dialect.rest('amount')}) as text)`
   return {
     spendable: select('spendable', open, spendable),
@@ -133,7 +134,7 @@ function exposureStatements(dialect: Dialect) {
     exposedCalls: select(
       'exposed_calls',
       open,
-      `${spendable} union all select ${listOf(closed)} ${settled} and settled_at >= @since`,
+      `${spendable} union all select ${listOf(closed)} ${settled} and ${lookups.settledAt} >= @since`,
     ),
     hasPaid: select('has_paid', ONE, `${settled} limit 1`),
     /** Nulls where nothing was ever paid. */
@@ -141,7 +142,7 @@ function exposureStatements(dialect: Dialect) {
       'paid',
       SUMS,
       `${sums} from (
-         select coalesce(paid, quote) as amount ${settled} order by settled_at desc limit ${SETTLED_CALLS}
+         select coalesce(paid, quote) as amount ${settled} order by ${lookups.settledAt} desc limit ${SETTLED_CALLS}
        ) as last`,
     ),
   }
@@ -150,6 +151,7 @@ function exposureStatements(dialect: Dialect) {
 /** The ledger as the operator lists it. */
 function listings(dialect: Dialect) {
   const { select } = statementsIn(dialect)
+  const { open, settled, settledAt, settledId } = dialect.lookups
   const between = '(created_at, id) < (@at, @id) and created_at >= @since'
   const newestFirst = 'order by created_at desc, id desc limit @limit'
   return {
@@ -170,18 +172,18 @@ function listings(dialect: Dialect) {
     listedSettled: select(
       'listed_settled',
       entry,
-      `from calls where payment_status = 'settled' and (settled_at, id) > (@at, @id)
-       order by settled_at, id limit @limit`,
+      `from ${settled} where payment_status = 'settled' and (${settledAt}, ${settledId}) > (@at, @id)
+       order by ${settledAt}, ${settledId} limit @limit`,
     ),
     listedUnfinished: select(
       'listed_unfinished',
       entry,
-      `from calls where ${unfinished} and lease_expires_at >= 0 order by lease_expires_at, id limit @limit`,
+      `from ${open} where ${unfinished} and lease_expires_at >= 0 order by lease_expires_at, id limit @limit`,
     ),
     listedInDoubt: select(
       'listed_in_doubt',
       entry,
-      `from calls where payment_status in ('settling', 'unresolved') and created_at >= 0 and not ${unfinished}
+      `from ${open} where payment_status in ('settling', 'unresolved') and created_at >= 0 and not ${unfinished}
        order by created_at, id limit @limit`,
     ),
     entry: select('entry', entry, 'from calls where id = @name'),
@@ -191,7 +193,11 @@ function listings(dialect: Dialect) {
       { ...entry, key: binding.key },
       `from authorizations join calls on calls.id = authorizations.call where ${dialect.nonceEndsInTail}`,
     ),
-    entriesByTransaction: select('entries_by_transaction', entry, `from calls where ${dialect.transactionEndsInTail}`),
+    entriesByTransaction: select(
+      'entries_by_transaction',
+      entry,
+      `from ${settled} where ${dialect.transactionEndsInTail}`,
+    ),
     authorizationsOf: select(
       'authorizations_of',
       authorization,
@@ -203,7 +209,7 @@ function listings(dialect: Dialect) {
 /** Sums for wallets and for the operator. */
 function reports(dialect: Dialect) {
   const { select } = statementsIn(dialect)
-  const { billions, rest, total } = dialect
+  const { billions, rest, total, lookups } = dialect
   const group = pick(all, 'gateway', 'endpoint', 'model', 'asset')
   const sumsOf = (sumOfBillions: string, sumOfRest: string, input: string, output: string, lastAt: string) => ({
     billions: expression<Usdc>(`cast(${sumOfBillions} as text)`, 'amount'),
@@ -240,7 +246,8 @@ function reports(dialect: Dialect) {
         calls: expression<number>('count(*)', 'integer'),
         ...sumsOf(`sum(${billions(spent)})`, `sum(${rest(spent)})`, tokens('input'), tokens('output'), 'settled_at'),
       },
-      `from calls where payer = @payer and settled_at >= @since and settled_at < @until and payment_status = 'settled'
+      `from ${lookups.settled} where ${lookups.wallet} = @payer and ${lookups.settledAt} >= @since
+         and ${lookups.settledAt} < @until and payment_status = 'settled'
        group by gateway, endpoint, model, asset`,
     ),
     /** Parts of one sum are added here: the first is less than nothing where an old call was deleted. */
@@ -270,14 +277,14 @@ function reports(dialect: Dialect) {
 
 function writes(dialect: Dialect) {
   const { run } = statementsIn(dialect)
-  const { among } = dialect
+  const { among, lookups } = dialect
   // A new call has no later notes yet: a parameter that is always null would cost each call a little.
   const later = new Set(['settlingAt', 'vendorError', 'paymentError', 'paymentErrorAt', 'settledBy'])
   const fieldsOfNewCall = Object.entries(all).filter(([field]) => !later.has(field))
   return {
-    insertCall: run('insert_call', insertInto(calls.name, Object.fromEntries(fieldsOfNewCall))),
+    insertCall: run('insert_call', insertInto(calls.name, Object.fromEntries(fieldsOfNewCall), lookups.inserted)),
     /** A call that was paid before it is stored. */
-    insertPaid: run('insert_paid', insertInto(calls.name, all)),
+    insertPaid: run('insert_paid', insertInto(calls.name, all, lookups.inserted)),
     renew: run('renew', `update calls set lease_expires_at = @leaseExpiresAt where ${among('id')}`),
     /** Changes nothing if the authorization serves a call other than `boundTo`. */
     bind: run('bind', `${upsert(authorizations)} where authorizations.call = @boundTo`),
@@ -289,6 +296,7 @@ function writes(dialect: Dialect) {
       'empty_among',
       `update calls set request = null, result = null, emptied = true where ${among('id')}`,
     ),
+    postponeAmong: run('postpone_among', `update calls set ${lookups.postponed} where ${among('id')}`),
     clearSignedAmong: run('unsign_among', `update authorizations set signed = null where ${among('call')}`),
     // A row that was not found is inserted, so that of two replicas that found none, one fails and asks again.
     insertRecord: run('insert_record', insertInto(records.name, records.fields)),
@@ -303,11 +311,12 @@ function writes(dialect: Dialect) {
 /** Statements for expired calls, and for those that leave the ledger. */
 function retention(dialect: Dialect) {
   const { select, run, statement } = statementsIn(dialect)
-  const { among, billions, rest, total, greater, lockUnlocked } = dialect
-  const over = `from calls
-    where ${dialect.is('emptied', true)} and payment_status = 'settled' and settled_at <= @before
+  const { among, billions, rest, total, greater, lockUnlocked, lookups } = dialect
+  const { settled, settledAt, settledId, dueAt } = lookups
+  const over = `from ${settled}
+    where ${dialect.is('emptied', true)} and payment_status = 'settled' and ${settledAt} <= @before
       and not exists (select 1 from authorizations where call = calls.id and expires_at > @now)
-    order by settled_at, id limit @limit`
+    order by ${settledAt}, ${settledId} limit @limit`
   const stale = (table: string, end: string) =>
     statement(`stale_${table}`, ONE, `${dialect.deleteSome(table, `${end} <= @now`)} returning 1`)
   const paid = 'coalesce(paid, quote)'
@@ -319,10 +328,10 @@ function retention(dialect: Dialect) {
     /** Skips calls that somebody else has locked. */
     expiring: select(
       'expiring',
-      head,
+      { ...head, dueAt: expression<number>(dueAt, 'integer') },
       `from calls
-       where ${dialect.is('emptied', false)} and expires_at <= @now and (expires_at, id) > (@expiresAt, @id)
-       order by expires_at, id limit @limit ${lockUnlocked}`,
+       where ${dialect.is('emptied', false)} and ${dueAt} <= @now and (${dueAt}, id) > (@dueAt, @id)
+       order by ${dueAt}, id limit @limit ${lockUnlocked}`,
     ),
     overLedgerRows: select('over_ledger_rows', { id: all.id }, `${over} ${lockUnlocked}`),
     listLedgerRows: select('list_ledger_rows', call, over),
@@ -368,17 +377,18 @@ export function patchesOf(dialect: Dialect): (patch: RowPatch) => Statement<obje
     const fields = Object.keys(patch) as (keyof RowPatch)[]
     if (fields.length === 0) return undefined
     const shape = fields.join()
-    const set = () => fields.map((field) => `${nameOf(all[field])} = @${field}`).join(', ')
+    const besides = fields.includes('expiresAt') ? dialect.lookups.expiring : ''
+    const set = () => fields.map((field) => `${nameOf(all[field])} = @${field}`).join(', ') + besides
     const statement = made.get(shape) ?? run(`patch_${made.size}`, `update calls set ${set()} where id = @id`)
     made.set(shape, statement)
     return statement
   }
 }
 
-function insertInto(table: string, fields: Fields): string {
-  const names = Object.values(fields).map(nameOf).join(', ')
-  const params = Object.keys(fields).map((field) => `@${field}`)
-  return `insert into ${table} (${names}) values (${params.join(', ')})`
+function insertInto(table: string, fields: Fields, more: Readonly<Record<string, string>> = {}): string {
+  const names = [...Object.values(fields).map(nameOf), ...Object.keys(more)]
+  const params = [...Object.keys(fields).map((field) => `@${field}`), ...Object.values(more)]
+  return `insert into ${table} (${names.join(', ')}) values (${params.join(', ')})`
 }
 
 function upsert({ name, fields, key }: Table): string {

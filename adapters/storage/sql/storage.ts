@@ -299,8 +299,8 @@ function coordinationVerbs({ statements: ask, write }: SqlDatabase): Pick<SqlSto
 
 // ── retention ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The last call that `prune` has visited, by expiry and id. */
-type PruneCursor = { readonly expiresAt: number; readonly id: string }
+/** The last call that `prune` has visited. */
+type PruneCursor = { readonly dueAt: number; readonly id: string }
 
 function retentionVerbs(database: SqlDatabase): Pick<SqlStorage, 'prune' | 'pruneLedger' | 'archiveCalls'> {
   const { statements: ask, write, batch } = database
@@ -322,12 +322,15 @@ function retentionVerbs(database: SqlDatabase): Pick<SqlStorage, 'prune' | 'prun
         const [old, over] = (['empty', 'delete'] as const).map((action) =>
           heads.filter((head) => expiryAction(head, of(head), now) === action).map(({ id }) => id),
         ) as [string[], string[]]
+        const early = heads.filter(({ expiresAt }) => expiresAt > now).map(({ id }) => id)
         const last = heads.length < batch ? undefined : heads.at(-1)
         const emptied = [ask.emptyAmong, ask.clearSignedAmong].map((each) => [each, { ids: old }] as const)
-        return decided([...(old.length > 0 ? emptied : []), ...(over.length > 0 ? deleted(over) : [])], {
-          touched: old.length + over.length,
-          last,
-        })
+        const writes: readonly Query[] = [
+          ...(old.length > 0 ? emptied : []),
+          ...(early.length > 0 ? [[ask.postponeAmong, { ids: early }] as const] : []),
+          ...(over.length > 0 ? deleted(over) : []),
+        ]
+        return decided(writes, { touched: old.length + over.length, last })
       },
     })
 
@@ -342,7 +345,7 @@ function retentionVerbs(database: SqlDatabase): Pick<SqlStorage, 'prune' | 'prun
   return {
     async prune(now) {
       let touched = 0
-      for (let from: PruneCursor | undefined = { expiresAt: Number.MIN_SAFE_INTEGER, id: '' }; from;) {
+      for (let from: PruneCursor | undefined = { dueAt: Number.MIN_SAFE_INTEGER, id: '' }; from;) {
         const step: { touched: number; last: PruneCursor | undefined } = await pruneCalls(now, from)
         touched += step.touched
         from = step.last

@@ -29,6 +29,20 @@ export const sqliteDialect: Dialect = {
   billions: (of) => `cast(substr(${of}, 1, length(${of}) - 9) as integer)`,
   rest: (of) => `cast(substr(${of}, -9) as integer)`,
   greater: (one, other) => `max(${one}, ${other})`,
+  lookups: {
+    open: 'calls',
+    settled: 'calls',
+    wallet: 'payer',
+    settledAt: 'settled_at',
+    settledId: 'id',
+    spendable: 'authorizations join calls on calls.id = authorizations.call',
+    spender: 'authorizations.payer',
+    spendableUntil: 'authorizations.expires_at',
+    dueAt: 'expires_at',
+    inserted: {},
+    expiring: '',
+    postponed: 'expires_at = expires_at',
+  },
   // These indexes have a day first: a new call then touches the few pages of its day, and not one at random among
   // those of all calls. So each day that there is is looked up.
   nonceEndsInTail: `authorizations.key in (

@@ -1,4 +1,4 @@
-/** How many statements a paid call takes, counted by the server. */
+/** How many statements a paid call takes, and how many of its updates touch an index, counted by the server. */
 import { expect, test } from 'bun:test'
 import { Client } from 'pg'
 import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
@@ -8,7 +8,7 @@ import { postgresServer } from './postgres_server.ts'
 
 const CALLS = 20
 
-test('postgres: a paid chat takes at most 10 statements, and one by voucher 14, of which 3 and 4 write', async () => {
+test('postgres: a paid chat takes at most 10 statements, and one by voucher 14, of which 3 and 4 write; 9 of 10 updates touch no index', async () => {
   const server = await postgresServer(['shared_preload_libraries=pg_stat_statements'])
   await warmTokenizer()
   for (const [kind, most, writes] of [
@@ -35,8 +35,16 @@ test('postgres: a paid chat takes at most 10 statements, and one by voucher 14, 
     const { statements = 0, writing = 0 } = rows[0] ?? {}
     expect([kind, writing]).toEqual([kind, writes * CALLS])
     expect(statements / CALLS).toBeLessThanOrEqual(most)
-    await client.end()
+    // A session publishes what it counted when it ends.
     await storage.close()
+    const hot = await server.run(
+      url,
+      `SELECT n_tup_hot_upd::float8 / n_tup_upd AS hot
+       FROM pg_stat_user_tables WHERE relname IN ('calls', 'authorizations') AND n_tup_upd > 0 AND schemaname = current_schema()`,
+    )
+    expect(hot.length).toBe(2)
+    for (const { hot: share } of hot) expect(Number(share)).toBeGreaterThan(0.9)
+    await client.end()
   }
   await server.stop()
 }, 120_000)

@@ -1,0 +1,108 @@
+/** What calls are looked up by stands apart from their table, and replicas of the first release keep it too. */
+import { afterAll, beforeAll, expect, test } from 'bun:test'
+import { SUPERSEDED } from '../../../../adapters/storage/postgres/lookups.ts'
+import { migrations } from '../../../../adapters/storage/postgres/migrations.ts'
+import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
+import { usdc } from '../../../../core/x402/money.ts'
+import { newCall, signed, T } from '../../../conformance/storage_questions.ts'
+import { type PostgresServer, postgresServer } from './postgres_server.ts'
+
+const DAY = 86_400_000
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await postgresServer()
+}, 300_000)
+afterAll(() => server.stop(), 60_000)
+
+test('indexes of the first release are dropped once no replica of an older version is connected', async () => {
+  const url = await server.fresh()
+  const left = async () =>
+    (
+      await server.run(
+        url,
+        `SELECT each FROM unnest(ARRAY['${SUPERSEDED.join("','")}']) AS each WHERE to_regclass(each) IS NOT NULL`,
+      )
+    ).length
+  const older = postgresStorage(url, { schema: migrations.slice(0, 2) })
+  await older.ready()
+  const newer = postgresStorage(url)
+  await newer.ready()
+  expect(await left()).toBe(SUPERSEDED.length)
+  await older.close()
+  const another = postgresStorage(url)
+  await another.ready()
+  expect(await left()).toBe(0)
+  await newer.close()
+  await another.close()
+})
+
+test('calls that a replica of the first release opens and settles are found like those of this version', async () => {
+  const url = await server.fresh()
+  const storage = postgresStorage(url)
+  await storage.ready()
+  await server.run(
+    url,
+    `INSERT INTO calls (id, gateway, endpoint, payer, asset, quote, "authorization", fingerprint, created_at, work_status,
+       payment_status, worker_id, lease_expires_at, expires_at, claim_token, claim_fresh, emptied, offer)
+     VALUES ('old', 'devnet', 'images', '0xa', '${newCall('x').asset}', 5, 'key', 'f', ${T}, 'queued', 'verified', 'w', ${T + 9},
+       ${T + 2 * DAY}, 0, false, false, '{}');
+     INSERT INTO authorizations VALUES ('key', 'old', '0xa', 0, 'open', ${T + DAY}, '{}')`,
+  )
+  const ids = (found: readonly { id: string }[]) => found.map(({ id }) => id)
+  expect(ids(await storage.lostCalls(T + 10, 9))).toEqual(['old'])
+  expect(ids(await storage.unfinishedCalls('w', { gateway: 'devnet', after: '', limit: 9 }))).toEqual(['old'])
+  expect(ids(await storage.listOpen(9))).toEqual(['old'])
+  const over = await storage.openCall(
+    newCall('new', { payer: '0xa', quote: usdc(6n) }),
+    { ...signed('new'), payer: '0xa' },
+    { now: T, until: T + 9, cap: { observed: usdc(10n), asOf: T } },
+  )
+  expect(over).toMatchObject({ kind: 'over', sum: 11n })
+  await server.run(
+    url,
+    `UPDATE calls SET work_status = 'completed', payment_status = 'settling', claim_expires_at = ${T + 20} WHERE id = 'old';
+     UPDATE authorizations SET status = 'sent' WHERE key = 'key'`,
+  )
+  expect(ids(await storage.unsettled(T + 20, 9))).toEqual(['old'])
+  await server.run(
+    url,
+    `UPDATE calls SET payment_status = 'settled', settled_at = ${T + 30}, emptied = true,
+       receipt = '{"transaction":"0x0123456789abcdef"}' WHERE id = 'old';
+     UPDATE authorizations SET status = 'paid' WHERE key = 'key'`,
+  )
+  expect(await storage.listOpen(9)).toEqual([])
+  expect(ids(await storage.listSettled({ since: T, limit: 9 }))).toEqual(['old'])
+  expect(ids(await storage.findCalls('0x0123456789abcdef', 9))).toEqual(['old'])
+  expect((await storage.spendByModel('0xa', T)).map(({ spent }) => spent)).toEqual([usdc(5n)])
+  const mine = { ...signed('new'), payer: '0xa' }
+  const call = newCall('new', { payer: '0xa', quote: usdc(6n) })
+  const cap = { observed: usdc(10n), asOf: T + 20 * DAY }
+  expect((await storage.openCall(call, mine, { now: T + 60, until: T + 99, cap })).kind).toBe('opened')
+  expect(await storage.pruneLedger(T + 30, T + 3 * DAY)).toBe(1)
+  expect(await server.run(url, 'SELECT settled_id FROM settled_calls')).toEqual([])
+  await storage.close()
+})
+
+test('retention looks at a call when it expires, though that was put off or brought forward', async () => {
+  const url = await server.fresh()
+  const storage = postgresStorage(url)
+  const due = async () => (await server.run(url, 'SELECT due_at::float8 AS due FROM calls')).map((row) => row.due)
+  await storage.openCall(newCall('call', { createdAt: T, expiresAt: T + 10 * DAY }), signed('call'), {
+    now: T,
+    until: T + 9,
+  })
+  await storage.moveCall('call', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+  expect(await due()).toEqual([T + DAY])
+  expect(await storage.prune(T + 2 * DAY)).toBe(0)
+  expect(await due()).toEqual([T + 10 * DAY])
+  await storage.moveCall('call', { workStatus: ['failed'] }, { expiresAt: T + 3 * DAY })
+  expect(await due()).toEqual([T + 3 * DAY])
+  expect(await storage.prune(T + 3 * DAY - 1)).toBe(0)
+  expect(await storage.prune(T + 3 * DAY)).toBe(1)
+  expect(await due()).toEqual([])
+  expect(
+    await server.run(url, 'SELECT 1 AS one FROM spendable_authorizations UNION ALL SELECT 1 FROM open_calls'),
+  ).toEqual([])
+  await storage.close()
+})
