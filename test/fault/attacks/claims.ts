@@ -1,19 +1,10 @@
 /** Filling the storage with channels that moved no money, so that those which did are not found to be claimed. */
-import { Database } from 'bun:sqlite'
-import { join } from 'node:path'
 import { channelOf, signExact, signVoucher } from '../../conformance/schemes/signers.ts'
 import type { Attack, Outcome } from './attack.ts'
 import { get, offerFor, ORDERS, post, walletWith } from './caller.ts'
 import type { Target } from './target.ts'
 
 const POLLS = 200
-
-function recordsOf({ dir }: Target): number {
-  const database = new Database(join(dir, 'target.db'), { readonly: true })
-  const { count } = database.query('SELECT count(*) AS count FROM records').get() as { count: number }
-  database.close()
-  return count
-}
 
 /** Polls of one's own call, each with a voucher of another channel that holds nothing. */
 async function flood(target: Target): Promise<Outcome> {
@@ -23,7 +14,7 @@ async function flood(target: Target): Promise<Outcome> {
   const { payments } = await target.operator('GET', `/payments?payer=${thief.address}`)
   const [id] = /job_[0-9a-f]{32}/.exec(JSON.stringify(payments)) ?? []
   const offer = await offerFor(target, ORDERS.chat, 'batch-settlement')
-  const before = recordsOf(target)
+  const before = await target.ledger.count('records')
   for (let i = 1; i <= POLLS; i += 20) {
     const vouchers = await Promise.all(
       Array.from({ length: 20 }, (_, j) =>
@@ -32,7 +23,7 @@ async function flood(target: Target): Promise<Outcome> {
     )
     await Promise.all(vouchers.map((payment) => get(target, `/api/v1/calls/${id}`, { payment })))
   }
-  const stored = Math.min(POLLS, Math.max(0, recordsOf(target) - before))
+  const stored = Math.min(POLLS, Math.max(0, (await target.ledger.count('records')) - before))
   return { tried: POLLS, refused: POLLS - stored, note: `${stored} records stored by polls that moved no money` }
 }
 

@@ -1,6 +1,4 @@
 /** API keys: work that is never charged, records for those who pay nothing, and keys that are repeated. */
-import { Database } from 'bun:sqlite'
-import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { encodeFunctionData, type Hex, parseAbi, parseSignature } from 'viem'
 import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
@@ -30,23 +28,17 @@ async function lendBeside(target: Target): Promise<Outcome> {
   return { tried: WAITS.length, refused: WAITS.length - lost, note: `${whole} answers, ${lost} of them not charged` }
 }
 
-function recordsOf({ dir }: Target): number {
-  const database = new Database(join(dir, 'target.db'), { readonly: true })
-  const { count } = database
-    .query("SELECT count(*) AS count FROM records WHERE kind LIKE 'channel%' AND expires_at > ?")
-    .get(Date.now()) as { count: number }
-  database.close()
-  return count
-}
+const recordsOf = ({ ledger }: Target): Promise<number> =>
+  ledger.count('records', `kind LIKE 'channel%' AND expires_at > ${Date.now()}`)
 
 /** Lends that nothing covers, all at once. */
 async function lendNothing(target: Target): Promise<Outcome> {
   const { key } = await funded(target, await offerFor(target, ORDERS.chat, 'batch-settlement'))
-  const before = recordsOf(target)
+  const before = await recordsOf(target)
   const lends = (cap: string) =>
     Promise.all(Array.from({ length: 40 }, () => ask(target, { path: KEYS, key, body: { name: 'mine', cap } })))
   const lent = [...(await lends('0.1')), ...(await lends('999'))].filter(({ status }) => status === 200).length
-  const stored = recordsOf(target) - before
+  const stored = (await recordsOf(target)) - before
   const listed = (await ask(target, { path: KEYS, key })).body.data as readonly { status: string }[]
   const active = listed.filter(({ status }) => status === 'active').length
   const lost = Math.max(0, stored - lent) + Math.max(0, lent - 16) + Math.abs(lent - active)
@@ -80,9 +72,9 @@ async function depositNothing(target: Target): Promise<Outcome> {
     args: [from, to, value, validAfter, validBefore, nonce, Number(v), r, s],
   })
   await send(target, wallet, { to: target.asset, data })
-  const before = recordsOf(target)
+  const before = await recordsOf(target)
   const { status } = await depositAlone(target, payment)
-  const stored = recordsOf(target) - before
+  const stored = (await recordsOf(target)) - before
   const lost = status === 200 || stored > 0 ? 1 : 0
   return { tried: 1, refused: 1 - lost, note: `answered ${status}, ${stored} records stored` }
 }

@@ -1,8 +1,6 @@
 /** What strangers have left on the chain for a database that is lost and written again from it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { rmSync } from 'node:fs'
-import { join } from 'node:path'
 import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'
 import type { ChannelConfig } from '../../../adapters/chains/evm/channels/digests.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
@@ -44,7 +42,7 @@ async function command({ dir, environment }: Target, args: readonly string[]): P
 /** The operator writes the keys again. Resolves with what was printed. */
 async function dropDatabase(target: Target): Promise<string> {
   await target.crash()
-  for (const end of ['', '-wal', '-shm']) rmSync(join(target.dir, `target.db${end}`), { force: true })
+  await target.ledger.lose()
   const printed = await command(target, ['keys', 'recover', '--from-block', '0'])
   await target.restart()
   return printed

@@ -2,6 +2,9 @@
  * Attacks a gateway as a person would: `bun run attacks [WORD...]`, each on a process with a chain of its own. Prints
  * what was tried, held and lost; the exit code is 1 when something was lost or could not be tried. Words choose attacks
  * by family or name. `FAREBOX_TREE=DIR` attacks the program of another checkout (test/scope.ts).
+ * what was tried, held and lost; the exit code is 1 when something was lost. Words choose attacks by family or name.
+ * `--replicas N` attacks as many behind a balancer, with one Postgres, and with `--pooler` behind PgBouncer in
+ * transaction mode; attacks on the files of SQLite are then left out.
  */
 import { parseArgs } from 'node:util'
 import type { Attack, Outcome } from './attack.ts'
@@ -18,6 +21,7 @@ import { attacks as recovering } from './recovery.ts'
 import { attacks as repeating } from './repeats.ts'
 import { attacks as stalling } from './overload.ts'
 import { attacks as taking } from './take.ts'
+import { type Fleet, fleet } from './ledgers.ts'
 import { startTarget } from './target.ts'
 
 export const ATTACKS: readonly Attack[] = [
@@ -43,9 +47,9 @@ type Row = Outcome & Pick<Attack, 'family' | 'name'> & { readonly seconds: numbe
 export const lostIn = ({ tried, refused }: Outcome): number => tried - refused
 
 /** One attack on a gateway of its own. */
-export async function attempt({ family, name, at, run }: Attack): Promise<Row> {
+export async function attempt({ family, name, at, run }: Attack, replicas?: Fleet): Promise<Row> {
   const startedAt = performance.now()
-  const target = await startTarget(at)
+  const target = await startTarget(at, replicas)
   const limit = Promise.withResolvers<Outcome>()
   const timer = setTimeout(() => limit.resolve({ tried: 1, refused: 0, note: 'no end within 90 seconds' }), LIMIT_MS)
   try {
@@ -75,8 +79,16 @@ function print({ family, name, tried, refused, note, seconds }: Row): void {
 }
 
 if (import.meta.main) {
-  const { positionals: words } = parseArgs({ allowPositionals: true })
-  const chosen = ATTACKS.filter(({ family, name }) => words.every((word) => `${family}: ${name}`.includes(word)))
+  const { positionals: words, values } = parseArgs({
+    options: { replicas: { type: 'string' }, pooler: { type: 'boolean' } },
+    allowPositionals: true,
+  })
+  const { replicas: size, pooler: isPooled = false } = values
+  const replicas = size === undefined ? undefined : await fleet(Number(size), { isPooled })
+  const chosen = ATTACKS.filter(
+    ({ family, name }) =>
+      words.every((word) => `${family}: ${name}`.includes(word)) && !(replicas && family === 'deletion'),
+  )
   console.log(
     `${'family'.padEnd(12)}${['tried', 'held', 'lost'].map((head) => head.padStart(6)).join('')}${'time'.padStart(9)}  attack`,
   )
@@ -90,4 +102,12 @@ if (import.meta.main) {
   const untried = rows.filter((row) => row.tried === 0).length
   console.log(`${rows.length} attacks, ${rows.length - lost - untried} held, ${lost} lost, ${untried} not tried`)
   process.exit(lost + untried > 0 || rows.length === 0 ? 1 : 0)
+    const row = await attempt(attack, replicas)
+    print(row)
+    rows.push(row)
+  }
+  await replicas?.stop()
+  const lost = rows.filter((row) => lostIn(row) > 0)
+  console.log(`${rows.length} attacks, ${rows.length - lost.length} held, ${lost.length} lost`)
+  process.exit(lost.length > 0 || rows.length === 0 ? 1 : 0)
 }

@@ -9,6 +9,7 @@ import { startDevnet } from '../../../server/devnet/mod.ts'
 import { solanaNode, type SolanaNode } from '../../../server/devnet/solana/node.ts'
 import { MINT } from '../../../server/devnet/solana/tokens.ts'
 import { NETWORK as SOLANA, newKey } from '../../adapters/chains/solana/solana_kit.ts'
+import { balancer, type Fleet, type Ledger, sqliteLedger } from './ledgers.ts'
 import { farebox, type FareboxProcess } from './process.ts'
 import { type Vendor, vendor } from './vendor.ts'
 
@@ -28,6 +29,8 @@ export type Target = {
   readonly asset: Hex
   readonly relayers: readonly Hex[]
   readonly vendor: Vendor
+  readonly ledger: Ledger
+  /** The gateway, or the first of its replicas. */
   readonly process: FareboxProcess
   readonly solana: SolanaTarget | undefined
   /** Settings of the process, for another one beside it or a command of the operator. */
@@ -62,12 +65,20 @@ export const [SECOND, ON_SOLANA] = ['two.example', 'solana.example']
  */
 export const COIN_PRICE = 200
 
-const rowOf = (name: string, payTo: Hex, more = '') => `[[gateways]]
+/** The variables with the relayer keys of a gateway: one for each replica. */
+const relayersOf = (name: string, keys: readonly Hex[]) =>
+  Object.fromEntries(keys.map((key, at) => [`RELAYER_${name.toUpperCase()}_${at}`, key]))
+
+const rowOf = (
+  name: string,
+  payTo: Hex,
+  { relayers, more }: { relayers: readonly string[]; more: string },
+) => `[[gateways]]
 name = "${name}"
 network = "eip155:84532"
 pay_to = "${payTo}"
 rpc_url_env = "RPC_URL"
-relayer_key_env = "RELAYER_${name.toUpperCase()}"
+relayer_key_env = ${JSON.stringify(relayers)}
 schemes = ["exact", "upto", "batch-settlement"]
 channel_key_env = "CHANNEL_KEY"
 coin_price = ${COIN_PRICE}
@@ -90,7 +101,11 @@ const toml = ({
   vendorUrl,
   settings,
   more,
-}: Record<'vendorUrl' | 'settings' | 'more', string> & { payTo: Hex }) => `
+  relayers,
+}: Record<'vendorUrl' | 'settings' | 'more', string> & {
+  payTo: Hex
+  relayers: Record<'one' | 'two', Readonly<Record<string, Hex>>>
+}) => `
 object_store = "file:media"
 trusted_proxies = ["127.0.0.0/8"]
 ${settings}
@@ -128,15 +143,15 @@ output = "100"
 
 ${rowOf('one', payTo, 'keys = true')}
 ${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}
+${rowOf('one', payTo, { relayers: Object.keys(relayers.one), more: 'keys = true' })}
+${rowOf('two', payTo, { relayers: Object.keys(relayers.two), more: `hosts = ["${SECOND}"]` })}
 ${more}`
 
-/** Started on a free port in a new directory, which `stop` removes. */
-export async function startTarget({
-  settings = '',
-  env = {},
-  database = 'target.db',
-  hasSolana = false,
-}: TargetOptions = {}): Promise<Target> {
+/** Started on a free port in a new directory, which `stop` removes; with a fleet, as many replicas as it has. */
+export async function startTarget(
+  { settings = '', env = {}, database = 'target.db', hasSolana = false }: TargetOptions = {},
+  fleet?: Fleet,
+): Promise<Target> {
   const undo: (() => unknown)[] = []
   const stop = async () => {
     for (const step of undo.splice(0).toReversed()) await step()
@@ -148,21 +163,28 @@ export async function startTarget({
     undo.push(() => devnet.stop())
     const upstream = vendor()
     undo.push(() => upstream.stop())
-    const keys = [generatePrivateKey(), generatePrivateKey()] as const
-    for (const key of keys) await rpc(devnet.rpcUrl, 'anvil_setBalance', [privateKeyToAddress(key), toHex(10n ** 21n)])
+    // Each replica uses one at a time.
+    const keys = () => Array.from({ length: fleet?.size ?? 1 }, () => generatePrivateKey())
+    const relayers = { one: relayersOf('one', keys()), two: relayersOf('two', keys()) }
+    const relayerEnv = { ...relayers.one, ...relayers.two }
+    for (const key of Object.values(relayerEnv))
+      await rpc(devnet.rpcUrl, 'anvil_setBalance', [privateKeyToAddress(key), toHex(10n ** 21n)])
     mkdirSync(join(dir, 'media'))
     const solana = hasSolana ? await startSolana() : undefined
     undo.push(() => solana?.node.stop())
     const more = solana ? solanaRow(solana.payTo) : ''
-    writeFileSync(join(dir, 'farebox.toml'), toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, more }))
+    writeFileSync(
+      join(dir, 'farebox.toml'),
+      toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, more, relayers }),
+    )
     const node = holdingNode(devnet.rpcUrl)
     undo.push(() => node.stop())
+    const ledger = (await fleet?.fresh()) ?? sqliteLedger(join(dir, database))
     const settingsOfProcess = {
       PORT: '0',
-      DATABASE_URL: `sqlite:${join(dir, database)}`,
+      DATABASE_URL: ledger.url,
       RPC_URL: node.url,
-      RELAYER_ONE: keys[0],
-      RELAYER_TWO: keys[1],
+      ...relayerEnv,
       CHANNEL_KEY: devnet.relayerKey,
       POLL_KEYS: '5b'.repeat(32),
       OPERATOR_TOKEN: TOKEN,
@@ -174,29 +196,38 @@ export async function startTarget({
     undo.push(() => process.stop())
     if (await dropUnknownSettings(process, dir)) process = begin()
     let origin = await process.origin
+    const begin = () =>
+      Array.from({ length: fleet?.size ?? 1 }, () => farebox(['start'], { dir, env: settingsOfProcess }))
+    let processes = begin()
+    const end = async () => void (await Promise.all(processes.map((process) => process.stop())))
+    undo.push(end)
+    let origins = await Promise.all(processes.map(({ origin }) => origin))
+    const before = fleet && balancer(() => origins)
+    undo.push(() => before?.stop())
     return {
       get origin() {
-        return origin
+        return before?.origin ?? (origins[0] as string)
       },
       get process() {
-        return process
+        return processes[0] as FareboxProcess
       },
       dir,
+      ledger,
       environment: settingsOfProcess,
       solana: solana && { node: solana.node, feePayer: solana.feePayer },
-      crash: () => process.stop(),
+      crash: end,
       hold: node.hold,
       async restart() {
         node.release()
-        process = begin()
-        origin = await process.origin
+        processes = begin()
+        origins = await Promise.all(processes.map(({ origin }) => origin))
       },
       payTo: devnet.payTo,
       asset: devnet.asset,
-      relayers: keys.map((key) => privateKeyToAddress(key)),
+      relayers: Object.values(relayerEnv).map((key) => privateKeyToAddress(key)),
       vendor: upstream,
       chain: (method, params) => rpc(devnet.rpcUrl, method, params),
-      operator: (method, path, body) => operate(origin, { method, path, body }),
+      operator: (method, path, body) => operate(before?.origin ?? (origins[0] as string), { method, path, body }),
       stop,
     }
   } catch (error) {
