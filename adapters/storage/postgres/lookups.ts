@@ -1,5 +1,5 @@
 /**
- * What changes in the life of a call stands apart from what calls are looked up by, so that no update of a living call
+ * Calls are looked up in tables of their own, apart from what changes in their life, so that no update of a living call
  * touches an index (decision 158). Small tables of calls that are open or settled, and of authorizations that may still
  * be spent, are kept by triggers: replicas of the first release, which do not know them, keep them too.
  */

@@ -68,7 +68,7 @@ export type Lookups = {
   readonly spendableUntil: string
   /** When to look whether a call has expired: not later than it does. */
   readonly dueAt: string
-  /** What an insert of a call, and an update of when it expires, write besides. */
+  /** Further columns that an insert of a call writes, and an update of when it expires. */
   readonly inserted: Readonly<Record<string, string>>
   readonly expiring: string
   /** Makes a call due when it expires. */

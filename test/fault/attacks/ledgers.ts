@@ -9,8 +9,8 @@ export type Ledger = {
   readonly url: string
   /** Rows of a table that fulfil a condition. */
   count(table: string, condition?: string): Promise<number>
-  /** The operator loses it, while no process uses it. */
-  lose(): Promise<void>
+  /** The operator drops it, while no process uses it. */
+  drop(): Promise<void>
 }
 
 export function sqliteLedger(path: string): Ledger {
@@ -24,7 +24,7 @@ export function sqliteLedger(path: string): Ledger {
       database.close()
       return count
     },
-    async lose() {
+    async drop() {
       for (const end of ['', '-wal', '-shm']) rmSync(`${path}${end}`, { force: true })
     },
   }
@@ -64,7 +64,7 @@ async function databaseOf(server: PostgresServer, before: Pooler | undefined): P
     url: own ? `${own.pooled}?pooler=transaction` : direct,
     count: async (table, condition = 'true') =>
       Number((await ask(`SELECT count(*) AS count FROM ${table} WHERE ${condition}`))[0]?.count),
-    async lose() {
+    async drop() {
       await ask('DROP SCHEMA IF EXISTS public CASCADE; CREATE SCHEMA public')
     },
   }

@@ -42,7 +42,7 @@ async function command({ dir, environment }: Target, args: readonly string[]): P
 /** The operator writes the keys again. Resolves with what was printed. */
 async function dropDatabase(target: Target): Promise<string> {
   await target.crash()
-  await target.ledger.lose()
+  await target.ledger.drop()
   const printed = await command(target, ['keys', 'recover', '--from-block', '0'])
   await target.restart()
   return printed
