@@ -23,6 +23,10 @@ export type ChainSide = {
   readonly toBlock: number
   readonly since: number
   readonly transfers: readonly OnChain[]
+  /** The key of the authorization of a payment; undefined where the chain does not tell it. */
+  readonly keyOf?: (transfer: OnChain) => string | undefined
+  /** When a block was made, in milliseconds. */
+  readonly timeOf?: (block: number) => Promise<number>
   /** The last claim of each channel, and how to tell from its record what was lost. Amounts in base units. */
   readonly claims?: {
     readonly list: readonly {
@@ -55,6 +59,8 @@ export type Difference = {
   readonly block: number | null
   readonly call: string | null
   readonly text: string
+  /** The payment, where the ledger lacks it. */
+  readonly transfer?: OnChain
 }
 
 export type Reconciled = {
@@ -68,6 +74,8 @@ export type Reconciled = {
    */
   readonly channels: { readonly charged: string; readonly paid_out: string } | null
   readonly differences: readonly Difference[]
+  /** Those that were booked, with their calls. Absent if nothing was to be written. */
+  readonly mended?: readonly Difference[]
 }
 
 const BATCH = 500
@@ -154,6 +162,7 @@ async function forgotten(ledger: LedgerReads, transfer: OnChain): Promise<Differ
       block,
       call: known.id,
       text: `${paid} for ${known.id}, which the ledger has as ${statusOf(known)}.`,
+      transfer,
     }
   return {
     kind: 'not_in_ledger',
@@ -161,6 +170,7 @@ async function forgotten(ledger: LedgerReads, transfer: OnChain): Promise<Differ
     block,
     call: null,
     text: `${paid} with nonce ${nonce}, and the ledger does not know it.`,
+    transfer,
   }
 }
 

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import { chainManifest } from '../../adapters/chains/manifests.ts'
 import { systemClock } from '../../adapters/local.ts'
-import { storageManifest } from '../../adapters/storage/manifests.ts'
 import type { Config } from '../config/mod.ts'
+import { openForWriting } from './ledger.ts'
 
 export type RecoveredKeys = { readonly network: string; readonly channels: number; readonly toBlock: number }
 
@@ -21,24 +21,17 @@ export async function recoverKeys(
     ),
   )
   const workerId = `recovery-${randomBytes(8).toString('hex')}`
-  const { hold, open } = storageManifest(database)
-  const lock = hold?.(database)
-  if (hold && !lock) throw new Error('Another process uses the database. Stop the gateway first.')
+  const { storage, close } = await openForWriting(database)
   try {
-    const storage = await open(database)
-    try {
-      const found: RecoveredKeys[] = []
-      for (const method of methods) {
-        if (network !== undefined && method.network !== network) continue
-        const at = { storage, workerId, now: systemClock.now(), fromBlock }
-        const recovered = await chainManifest(method).recoverKeys?.(method, at)
-        if (recovered) found.push({ network: method.network, ...recovered })
-      }
-      return found
-    } finally {
-      await storage.close()
+    const found: RecoveredKeys[] = []
+    for (const method of methods) {
+      if (network !== undefined && method.network !== network) continue
+      const at = { storage, workerId, now: systemClock.now(), fromBlock }
+      const recovered = await chainManifest(method).recoverKeys?.(method, at)
+      if (recovered) found.push({ network: method.network, ...recovered })
     }
+    return found
   } finally {
-    lock?.release()
+    await close()
   }
 }

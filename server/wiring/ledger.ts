@@ -11,6 +11,21 @@ export async function openLedger({ database }: Pick<Config, 'database'>): Promis
   return await storageManifest(database).openLedger(database)
 }
 
+/** Opens the storage for a command of the operator. Throws where another process has the database for itself. */
+export async function openForWriting(database: Config['database']) {
+  const { hold, open } = storageManifest(database)
+  const lock = hold?.(database)
+  if (hold && !lock) throw new Error('Another process uses the database. Stop the gateway first.')
+  const storage = await open(database)
+  return {
+    storage,
+    async close(): Promise<void> {
+      await storage.close()
+      lock?.release()
+    },
+  }
+}
+
 /** Backups of the configured database. */
 export function backupsOf({ database }: Pick<Config, 'database'>): Pick<StorageManifest, 'backup' | 'restore'> & {
   readonly hasBackups: boolean

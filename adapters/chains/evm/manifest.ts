@@ -18,13 +18,28 @@ export const evmManifest: ChainManifest<EvmMethod> = {
     return latest.kind === 'block' ? latest.time : undefined
   },
   async chainSide(method, range) {
-    const [{ CHANNEL_KIND, lostIn }, { readTransfers }] = await Promise.all([
+    const [{ CHANNEL_KIND, lostIn }, { readTransfers }, { exactKey }] = await Promise.all([
       import('./channels/records.ts'),
       import('./transfers.ts'),
+      import('./exact/payload.ts'),
     ])
     const { network, asset, payTo } = method
     const { claims, ...transfers } = await readTransfers(method, range)
-    return { network, asset, payTo, ...transfers, claims: { list: claims, kind: CHANNEL_KIND, lostIn } }
+    return {
+      network,
+      asset,
+      payTo,
+      ...transfers,
+      claims: { list: claims, kind: CHANNEL_KIND, lostIn },
+      keyOf: ({ payer, nonce }) => (nonce === null ? undefined : exactKey({ network, asset }, payer, nonce)),
+      async timeOf(number) {
+        const rpc = jsonRpc({ url: method.rpcUrl })
+        const found = await blockAt(rpc, number)
+        rpc.close()
+        if (found.kind === 'failure') throw new Error(found.reason)
+        return found.time * 1_000
+      },
+    }
   },
   takesKeys: ({ channels, settles }) => channels?.keys === true && settles.by === 'relayer',
   recoverKeys,

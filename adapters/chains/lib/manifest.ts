@@ -79,6 +79,10 @@ export type ChainSide = Required<TransferRange> & {
   /** When the first block was made, in milliseconds. */
   readonly since: number
   readonly transfers: readonly ChainTransfer[]
+  /** The key of the authorization of a payment; undefined where the chain does not tell it. */
+  readonly keyOf: (transfer: Pick<ChainTransfer, 'payer' | 'nonce'>) => string | undefined
+  /** When a block was made, in milliseconds. */
+  readonly timeOf: (block: number) => Promise<number>
   /** Claims that were paid out to the payee, and how to tell from the record of a channel what was lost. */
   readonly claims: {
     readonly list: readonly ChannelClaim[]

@@ -70,6 +70,51 @@ test('reconcile agrees with the chain, and names what a restored older backup ha
   )
   const json = JSON.parse((await reconcile(harness, path, '--json')).out.join(''))
   expect(json[0]).toMatchObject({ matched: before.length, differences: [{ call: null }, { call: null }] })
+
+  const mended = await reconcile(harness, path, '--mend')
+  expect(mended.out.slice(3)).toEqual(
+    [half, after].map(({ transaction }) => expect.stringMatching(`  booked: ${transaction} as job_`)),
+  )
+  for (const again of [await reconcile(harness, path), await reconcile(harness, path, '--mend')])
+    expect(again).toMatchObject({
+      exit: 0,
+      out: [expect.stringContaining(`: ${before.length + 2} payments agree, 0 differ.`)],
+    })
+  const storage = sqliteStorage(path)
+  for (const { payer, nonce, transaction } of [half, after]) {
+    expect((await storage.spendByModel(payer, 0)).map(({ calls, spent }) => [calls, spent])).toEqual([
+      [1, usdc(10_000n)],
+    ])
+    const [booked] = await storage.findCalls(transaction, 1)
+    expect(booked).toMatchObject({ gateway: 'base', endpoint: 'recovered', paymentStatus: 'settled', payer })
+    // What has paid for the recovered call opens no other one.
+    const key = `${booked?.asset}/${payer.toLowerCase()}/${nonce}`
+    const now = node.now()
+    const authorization = { key, payer, payment: {} as never, offer: offerTo(harness.config.payTo), expiresAt: now + 9 }
+    expect((await storage.openCall(newCall('again', { payer }), authorization, { now, until: now + 9 })).kind).toBe(
+      'replayed',
+    )
+  }
+  expect(await storage.listOpen(9)).toEqual([])
+  await storage.close()
+}, 120_000)
+
+test('reconcile --mend settles a call that the ledger knows, and leaves what the chain cannot explain', async () => {
+  const harness = await evmHarness(node)
+  const path = join(dir, 'mended.db')
+  const storage = sqliteStorage(path)
+  const half = await sell(storage, harness, { isRecorded: false })
+  const invented = await sell(storage, harness, { receipt: { transaction: `0x${'cd'.repeat(32)}` } })
+  const busy = await reconcile(harness, path, '--json')
+  expect(JSON.parse(busy.out.join(''))[0].differences[0]).not.toHaveProperty('transfer')
+  await storage.close()
+  const { out, exit } = await reconcile(harness, path, '--mend')
+  expect(exit).toBe(1)
+  expect(out.filter((line) => line.includes('booked'))).toContain(`  booked: ${half.transaction} as ${half.id}`)
+  const again = sqliteStorage(path)
+  expect((await again.getCall(half.id))?.paymentStatus).toBe('settled')
+  expect((await again.getCall(invented.id))?.receipt?.transaction).toBe(`0x${'cd'.repeat(32)}`)
+  await again.close()
 }, 120_000)
 
 test('reconcile names what the chain has not, what differs, and transfers that no call can have made', async () => {

@@ -115,9 +115,14 @@ export function parseExact(payment: Payment, offer: Offer): Exact | Refused {
     validAfter,
     validBefore,
     nonce,
-    key: `${offer.network}/${lower(offer.asset)}/${from}/${nonce}`,
+    key: exactKey(offer, from, nonce),
     expiresAt: Number(validBefore * 1000n < LAST_MS ? validBefore * 1000n : LAST_MS),
   }
+}
+
+/** The key of an authorization of EIP-3009. */
+export function exactKey({ network, asset }: Pick<Offer, 'network' | 'asset'>, payer: string, nonce: string): string {
+  return `${network}/${lower(asset)}/${lower(payer)}/${lower(nonce)}`
 }
 
 /**

@@ -1,0 +1,78 @@
+/** Writes the payments into the ledger that the chain has and the ledger lacks, so that the books agree again. */
+import { createHash } from 'node:crypto'
+import type { Storage } from '../../core/ports/mod.ts'
+import { type Offer, type Receipt, usdc } from '../../core/x402/mod.ts'
+import type { ChainSide, Difference, OnChain } from './reconcile.ts'
+
+export type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
+
+/** `gateway` is the name that the payments are booked on. */
+type Books = { readonly storage: Mending; readonly side: ChainSide; readonly gateway: string }
+
+const DAY_MS = 86_400_000
+
+/**
+ * Books each payment that was named. A call that the ledger knows is settled by it. Of any other the chain tells payer,
+ * amount, time and authorization, so a call of the endpoint `recovered` is written, without model, request and result:
+ * its authorization opens no other call. Payments without an authorization in the logs (`upto`, plain transfers) and
+ * charges of channels are left, because nothing says which call they paid. It may be repeated. Returns what was booked.
+ */
+export async function mendLedger(books: Books, differences: readonly Difference[]): Promise<readonly Difference[]> {
+  const mended: Difference[] = []
+  for (const difference of differences) {
+    const { transfer } = difference
+    if (!transfer) continue
+    const at = (await books.side.timeOf?.(transfer.block)) ?? books.side.since
+    const id = difference.call ?? (await opened(books, { transfer, at }))
+    if (id === undefined) continue
+    const isBooked = await books.storage.finishSettlement(
+      id,
+      0,
+      { kind: 'paid', receipt: receiptOf(books.side, transfer) },
+      { now: at },
+    )
+    if (isBooked) mended.push({ ...difference, call: id })
+  }
+  return mended
+}
+
+/** The call of a payment that no call has. Undefined where the chain does not tell its authorization. */
+async function opened(
+  { storage, side, gateway }: Books,
+  { transfer, at }: { readonly transfer: OnChain; readonly at: number },
+): Promise<string | undefined> {
+  const key = side.keyOf?.(transfer)
+  if (key === undefined) return undefined
+  const { network, asset, payTo } = side
+  const { payer, amount } = transfer
+  const offer: Offer = { scheme: 'exact', network, amount, asset, payTo, maxTimeoutSeconds: 0, extra: {} }
+  const digest = createHash('sha256').update(key).digest('hex')
+  const id = `job_${digest.slice(0, 32)}`
+  const call = {
+    id,
+    gateway,
+    endpoint: 'recovered',
+    model: null,
+    payer,
+    asset: `${network}/${asset.toLowerCase()}`,
+    quote: usdc(BigInt(amount)),
+    offer,
+    fingerprint: digest,
+    request: null,
+    createdAt: at,
+    workerId: 'reconcile',
+    expiresAt: at + DAY_MS,
+  }
+  // Expired, so that it is looked up and never sent.
+  const payment = { x402Version: 2 as const, accepted: offer, payload: {} }
+  const authorization = { key, payer, payment, offer, expiresAt: at }
+  const answer = await storage.openCall(call, authorization, { now: at, until: at })
+  if (answer.kind === 'replayed' && answer.call.id !== id) return answer.call.id
+  const done = { workStatus: 'completed', result: null, endedAt: at, expiresAt: at + DAY_MS } as const
+  await storage.moveCall(id, { workStatus: ['queued'] }, done)
+  return id
+}
+
+function receiptOf({ network }: ChainSide, { transaction, payer, amount, block }: OnChain): Receipt {
+  return { transaction, network, payer, amount, block }
+}
