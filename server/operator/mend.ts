@@ -1,4 +1,4 @@
-/** Writes the payments into the ledger that the chain has and the ledger lacks, so that the books agree again. */
+/** Writes the payments into the ledger that the chain has and the ledger lacks, so that both agree again. */
 import { createHash } from 'node:crypto'
 import type { Storage } from '../../core/ports/mod.ts'
 import { type Offer, type Receipt, usdc } from '../../core/x402/mod.ts'
@@ -7,7 +7,7 @@ import type { ChainSide, Difference, OnChain } from './reconcile.ts'
 export type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
 
 /** `gateway` is the name that the payments are booked on. */
-type Books = { readonly storage: Mending; readonly side: ChainSide; readonly gateway: string }
+type MendedLedger = { readonly storage: Mending; readonly side: ChainSide; readonly gateway: string }
 
 const DAY_MS = 86_400_000
 
@@ -17,18 +17,21 @@ const DAY_MS = 86_400_000
  * its authorization opens no other call. Payments without an authorization in the logs (`upto`, plain transfers) and
  * charges of channels are left, because nothing says which call they paid. It may be repeated. Returns what was booked.
  */
-export async function mendLedger(books: Books, differences: readonly Difference[]): Promise<readonly Difference[]> {
+export async function mendLedger(
+  ledger: MendedLedger,
+  differences: readonly Difference[],
+): Promise<readonly Difference[]> {
   const mended: Difference[] = []
   for (const difference of differences) {
     const { transfer } = difference
     if (!transfer) continue
-    const at = (await books.side.timeOf?.(transfer.block)) ?? books.side.since
-    const id = difference.call ?? (await opened(books, { transfer, at }))
+    const at = (await ledger.side.timeOf?.(transfer.block)) ?? ledger.side.since
+    const id = difference.call ?? (await opened(ledger, { transfer, at }))
     if (id === undefined) continue
-    const isBooked = await books.storage.finishSettlement(
+    const isBooked = await ledger.storage.finishSettlement(
       id,
       0,
-      { kind: 'paid', receipt: receiptOf(books.side, transfer) },
+      { kind: 'paid', receipt: receiptOf(ledger.side, transfer) },
       { now: at },
     )
     if (isBooked) mended.push({ ...difference, call: id })
@@ -38,7 +41,7 @@ export async function mendLedger(books: Books, differences: readonly Difference[
 
 /** The call of a payment that no call has. Undefined where the chain does not tell its authorization. */
 async function opened(
-  { storage, side, gateway }: Books,
+  { storage, side, gateway }: MendedLedger,
   { transfer, at }: { readonly transfer: OnChain; readonly at: number },
 ): Promise<string | undefined> {
   const key = side.keyOf?.(transfer)

@@ -2,6 +2,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { type Hex, toHex } from 'viem'
 import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts'
 import { rpc } from '../../../server/devnet/anvil.ts'
@@ -15,6 +16,9 @@ import { type Vendor, vendor } from './vendor.ts'
 
 /** The operator's token, which no attacker has. */
 export const TOKEN = 'a-token-of-the-operator-under-attack'
+const TOKEN = 'a-token-of-the-operator-under-attack'
+/** After so long every replica knows a change of the operator's controls, on a busy machine too. */
+const CONTROLS_MS = 5_000
 export const CHAT_MODEL = 'vendor-h/chat-under-attack'
 /** The same, charged by what an answer has used where the way to pay allows that. */
 export const BY_USE_MODEL = 'vendor-h/chat-by-use'
@@ -227,7 +231,12 @@ export async function startTarget(
       relayers: Object.values(relayerEnv).map((key) => privateKeyToAddress(key)),
       vendor: upstream,
       chain: (method, params) => rpc(devnet.rpcUrl, method, params),
-      operator: (method, path, body) => operate(before?.origin ?? (origins[0] as string), { method, path, body }),
+      async operator(method, path, body) {
+        const answer = await operate(before?.origin ?? (origins[0] as string), { method, path, body })
+        // Every replica reads the controls each two seconds.
+        if (fleet && method !== 'GET') await pause(CONTROLS_MS)
+        return answer
+      },
       stop,
     }
   } catch (error) {
