@@ -94,7 +94,8 @@ type Money = {
   readonly keys?: readonly string[]
 }
 
-function cash(): Money {
+/** Money of a chain in memory, of which many wallets have plenty. */
+export function cash(): Money {
   const chain = memoryChain()
   for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), BALANCE)
   return {

@@ -1,18 +1,20 @@
 /**
- * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--replicas N]`.
+ * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--wallet] [--replicas N]`.
  * Statements, commits, WAL, CPU of the database and of this process, and the share of updates that touch no index, for
  * a chat paid by `exact` and one paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts.
+ * With `--wallet` all calls are of one wallet, which are opened one after the other.
  * The server is one of our own that flushes to disk, behind PgBouncer with `--pooled`, unless `--url` names one, which
  * then needs the extension pg_stat_statements.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { Client } from 'pg'
+import type { Offer } from '../../core/mod.ts'
 import { postgresStorage } from '../../adapters/storage/postgres/mod.ts'
 import { warmTokenizer } from '../../adapters/token_counter.ts'
 import { PGBOUNCER, pooler } from '../adapters/storage/postgres/pgbouncer.ts'
 import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
-import { prepared, round, type Started, started, vouchers } from './in_process.ts'
+import { cash, prepared, round, type Started, started, vouchers } from './in_process.ts'
 import { fixed, table } from './print.ts'
 
 const SETTINGS = [
@@ -66,6 +68,7 @@ type Options = {
   readonly url?: string
   readonly isLong?: boolean
   readonly isPooled?: boolean
+  readonly isOneWallet?: boolean
   /** Gateways with a pool of connections each, which take turns. */
   readonly replicas?: number
 }
@@ -78,13 +81,16 @@ function together(gateways: readonly Started[]): Started {
   return { ...first, fetch: (request) => (gateways[turn++ % gateways.length] ?? first).fetch(request) }
 }
 
-export async function postgres(calls: number, { url: given, isLong, isPooled, replicas = 1 }: Options = {}) {
+export async function postgres(
+  calls: number,
+  { url: given, isLong, isPooled, isOneWallet = false, replicas = 1 }: Options = {},
+) {
   const server = given === undefined ? await postgresServer(SETTINGS) : undefined
   const bouncer =
     isPooled && server && PGBOUNCER ? await pooler(PGBOUNCER, { base: server.base, sessions: 10 }) : undefined
   const rows: string[][] = []
   await warmTokenizer()
-  for (const kind of ['exact', 'voucher'] as const) {
+  for (const kind of isOneWallet ? (['exact'] as const) : (['exact', 'voucher'] as const)) {
     const through = await bouncer?.fresh()
     const url = given ?? through?.direct ?? (await server?.fresh()) ?? ''
     const storages = Array.from({ length: replicas }, () =>
@@ -95,10 +101,14 @@ export async function postgres(calls: number, { url: given, isLong, isPooled, re
     await client.connect()
     await client.query('CREATE EXTENSION IF NOT EXISTS pg_stat_statements SCHEMA public')
     await client.query("SELECT set_config('search_path', current_setting('search_path') || ', public', false)")
+    const money = cash()
     const gateway = together(
-      storages.map((storage) => started(storage, kind === 'voucher' ? vouchers(storage) : undefined)),
+      storages.map((storage) => started(storage, kind === 'voucher' ? vouchers(storage) : money)),
     )
-    const next = await prepared(gateway, CHAT)
+    const signed = isOneWallet ? { ...gateway, sign: (offer: Offer) => gateway.sign(offer, 0) } : gateway
+    const next = await prepared(signed, CHAT)
+    // A wallet that has paid may have more than two calls open.
+    await round(gateway, next, 1)
     await round(gateway, next, WARM_UP)
     await client.query('SELECT pg_stat_statements_reset()')
     const counters = async () => {
@@ -170,15 +180,23 @@ if (import.meta.main) {
       url: { type: 'string' },
       statements: { type: 'boolean' },
       pooled: { type: 'boolean' },
+      wallet: { type: 'boolean' },
       replicas: { type: 'string' },
     },
     allowPositionals: true,
   })
-  const { url, statements: isLong = false, pooled: isPooled = false, replicas = '1' } = values
+  const {
+    url,
+    statements: isLong = false,
+    pooled: isPooled = false,
+    wallet: isOneWallet = false,
+    replicas = '1',
+  } = values
   await postgres(Number(positionals[0] ?? 2_000), {
     ...(url !== undefined && { url }),
     isLong,
     isPooled,
+    isOneWallet,
     replicas: Number(replicas),
   })
   process.exit(0)

@@ -61,7 +61,7 @@ async function fill(client: Client, rows: number, now: number): Promise<void> {
     INSERT INTO authorizations SELECT ${keyOf('n')}, ${idOf('n')}, ${walletOf('n')}, 0, 'paid', ${at} + 300000, NULL
     FROM generate_series(1, ${rows}) AS n`)
   await client.query(`
-    INSERT INTO settled_calls SELECT payer, settled_at, id, substring(receipt from '"transaction":"[^"]*([^"]{16})"') FROM calls`)
+    INSERT INTO settled_calls SELECT payer, settled_at, id, substring(receipt from '"transaction":"[^"]*([^"]{16})"'), (receipt::json ->> 'block')::bigint FROM calls`)
   await client.query(`
     INSERT INTO spend_totals SELECT payer, settled_at / ${DAY_MS}, gateway, endpoint, ':' || model, asset, 1, count(*), 0,
       sum(paid), 160 * count(*), 180 * count(*), max(settled_at) FROM calls GROUP BY 1, 2, 3, 4, 5, 6`)

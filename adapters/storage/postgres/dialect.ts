@@ -42,6 +42,7 @@ export const postgresDialect: Dialect = {
     wallet: 'wallet',
     settledAt: 'paid_at',
     settledId: 'settled_id',
+    missing: 'and (block is null or block > coalesce(@block::bigint, -1))',
     spendable: `spendable_authorizations
       join authorizations on authorizations.call = spendable_of and authorizations.position = at
       join calls on calls.id = spendable_of`,

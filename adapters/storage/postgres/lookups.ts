@@ -7,6 +7,7 @@ import { PART, paymentAt, settledSum, UNITS, workAt, workUpTo } from './baseline
 
 /** The end of a transaction, by which payments are looked up. */
 const TAIL = (receipt: string) => `substring(${receipt} from '"transaction":"[^"]*([^"]{16})"')`
+const BLOCK = (receipt: string) => `(${receipt}::json ->> 'block')::numeric::bigint`
 const isOpen = (call: string) =>
   `${call}.work_status IN ('queued', 'in_progress') OR ${call}.payment_status IN ('settling', 'unresolved')`
 const isSpendable = (binding: string) => `${binding}.status IN ('open', 'sent')`
@@ -65,7 +66,9 @@ export const LOOKUP_TABLES = ['open_calls', 'settled_calls', 'spendable_authoriz
 
 const TABLES = `
   CREATE TABLE open_calls (open_id text PRIMARY KEY);
-  CREATE TABLE settled_calls (wallet text NOT NULL, paid_at bigint NOT NULL, settled_id text NOT NULL, tail text);
+  CREATE TABLE settled_calls (
+    wallet text NOT NULL, paid_at bigint NOT NULL, settled_id text NOT NULL, tail text, block bigint
+  );
   CREATE UNIQUE INDEX settled_calls_by_time ON settled_calls (paid_at, settled_id);
   CREATE INDEX settled_calls_of_wallet ON settled_calls (wallet, paid_at);
   CREATE INDEX settled_calls_by_tail ON settled_calls (tail);
@@ -92,7 +95,7 @@ const FUNCTIONS = `
     END IF;
     IF NEW.payment_status <> OLD.payment_status THEN
       IF NEW.payment_status = 'settled' THEN
-        INSERT INTO settled_calls VALUES (NEW.payer, NEW.settled_at, NEW.id, ${TAIL('NEW.receipt')});${COUNT_SPENT}
+        INSERT INTO settled_calls VALUES (NEW.payer, NEW.settled_at, NEW.id, ${TAIL('NEW.receipt')}, ${BLOCK('NEW.receipt')});${COUNT_SPENT}
       END IF;
       IF NEW.payment_status IN ('settled', 'refused', 'unresolved') THEN${counting('NEW', `(${paymentAt('NEW')})`, {
         outcome: 'NEW.payment_status',
@@ -209,7 +212,7 @@ export const LOOKUPS = TABLES + FUNCTIONS + TRIGGERS + SHAPES + FILL_OPEN
 
 /** While others sell: a call that settles meanwhile is inserted by its trigger. */
 export const SETTLED = `
-  INSERT INTO settled_calls SELECT payer, settled_at, id, ${TAIL('receipt')} FROM calls
+  INSERT INTO settled_calls SELECT payer, settled_at, id, ${TAIL('receipt')}, ${BLOCK('receipt')} FROM calls
     WHERE payment_status = 'settled'
       AND NOT EXISTS (SELECT 1 FROM settled_calls WHERE paid_at = calls.settled_at AND settled_id = calls.id)
     ON CONFLICT DO NOTHING;`

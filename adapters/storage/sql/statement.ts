@@ -62,6 +62,8 @@ export type Lookups = {
   readonly wallet: string
   readonly settledAt: string
   readonly settledId: string
+  /** Leaves out settled calls whose block is in the balance that was read: a condition that may be empty. */
+  readonly missing: string
   /** Authorizations that may be spent, with their calls. */
   readonly spendable: string
   readonly spender: string

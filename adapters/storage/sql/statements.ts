@@ -134,7 +134,8 @@ function exposureStatements(dialect: Dialect) {
     exposedCalls: select(
       'exposed_calls',
       open,
-      `${spendable} union all select ${listOf(closed)} ${settled} and ${lookups.settledAt} >= @since`,
+      `${spendable} union all select ${listOf(closed)} ${settled} and ${lookups.settledAt} >= @since
+         ${lookups.missing}`,
     ),
     hasPaid: select('has_paid', ONE, `${settled} limit 1`),
     /** Nulls where nothing was ever paid. */

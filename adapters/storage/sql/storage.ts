@@ -92,7 +92,11 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
         payer: { payer: call.payer, asset: call.asset },
         ask: [
           [ask.bound, { key }],
-          cap && ([ask.exposedCalls, { ...wallet, now, since: cap.asOf - SETTLED_LOOKBACK_MS }] as const),
+          cap &&
+            ([
+              ask.exposedCalls,
+              { ...wallet, now, since: cap.asOf - SETTLED_LOOKBACK_MS, block: cap.block ?? null },
+            ] as const),
           needsSettled(cap) ? ([ask.hasPaid, wallet] as const) : undefined,
           needsSettled(cap) ? ([ask.paid, wallet] as const) : undefined,
         ],

@@ -35,6 +35,7 @@ export const sqliteDialect: Dialect = {
     wallet: 'payer',
     settledAt: 'settled_at',
     settledId: 'id',
+    missing: '',
     spendable: 'authorizations join calls on calls.id = authorizations.call',
     spender: 'authorizations.payer',
     spendableUntil: 'authorizations.expires_at',
