@@ -2,7 +2,6 @@
  * Attacks a gateway as a person would: `bun run attacks [WORD...]`, each on a process with a chain of its own. Prints
  * what was tried, held and lost; the exit code is 1 when something was lost or could not be tried. Words choose attacks
  * by family or name. `FAREBOX_TREE=DIR` attacks the program of another checkout (test/scope.ts).
- * what was tried, held and lost; the exit code is 1 when something was lost. Words choose attacks by family or name.
  * `--replicas N` attacks as many behind a balancer, with one Postgres, and with `--pooler` behind PgBouncer in
  * transaction mode; attacks on the files of SQLite are then left out.
  */
@@ -94,20 +93,13 @@ if (import.meta.main) {
   )
   const rows: Row[] = []
   for (const attack of chosen) {
-    const row = await attempt(attack).catch((error: Error) => failed(attack, error))
+    const row = await attempt(attack, replicas).catch((error: Error) => failed(attack, error))
     print(row)
     rows.push(row)
   }
   const lost = rows.filter((row) => lostIn(row) > 0).length
+  await replicas?.stop()
   const untried = rows.filter((row) => row.tried === 0).length
   console.log(`${rows.length} attacks, ${rows.length - lost - untried} held, ${lost} lost, ${untried} not tried`)
   process.exit(lost + untried > 0 || rows.length === 0 ? 1 : 0)
-    const row = await attempt(attack, replicas)
-    print(row)
-    rows.push(row)
-  }
-  await replicas?.stop()
-  const lost = rows.filter((row) => lostIn(row) > 0)
-  console.log(`${rows.length} attacks, ${rows.length - lost.length} held, ${lost.length} lost`)
-  process.exit(lost.length > 0 || rows.length === 0 ? 1 : 0)
 }

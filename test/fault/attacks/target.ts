@@ -16,7 +16,6 @@ import { type Vendor, vendor } from './vendor.ts'
 
 /** The operator's token, which no attacker has. */
 export const TOKEN = 'a-token-of-the-operator-under-attack'
-const TOKEN = 'a-token-of-the-operator-under-attack'
 /** After so long every replica knows a change of the operator's controls, on a busy machine too. */
 const CONTROLS_MS = 5_000
 export const CHAT_MODEL = 'vendor-h/chat-under-attack'
@@ -145,8 +144,6 @@ max_output = 16384
 input = "10"
 output = "100"
 
-${rowOf('one', payTo, 'keys = true')}
-${rowOf('two', payTo, `hosts = ["${SECOND}"]`)}
 ${rowOf('one', payTo, { relayers: Object.keys(relayers.one), more: 'keys = true' })}
 ${rowOf('two', payTo, { relayers: Object.keys(relayers.two), more: `hosts = ["${SECOND}"]` })}
 ${more}`
@@ -195,16 +192,15 @@ export async function startTarget(
       ...solana?.env,
       ...env,
     }
-    const begin = () => farebox(['start'], { dir, env: settingsOfProcess })
-    let process = begin()
-    undo.push(() => process.stop())
-    if (await dropUnknownSettings(process, dir)) process = begin()
-    let origin = await process.origin
     const begin = () =>
       Array.from({ length: fleet?.size ?? 1 }, () => farebox(['start'], { dir, env: settingsOfProcess }))
     let processes = begin()
     const end = async () => void (await Promise.all(processes.map((process) => process.stop())))
     undo.push(end)
+    if (await dropUnknownSettings(processes[0] as FareboxProcess, dir)) {
+      await end()
+      processes = begin()
+    }
     let origins = await Promise.all(processes.map(({ origin }) => origin))
     const before = fleet && balancer(() => origins)
     undo.push(() => before?.stop())
