@@ -1,5 +1,6 @@
 /**
- * What a paid call costs Postgres: `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--wallet] [--replicas N]`.
+ * What a paid call costs Postgres:
+ * `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--wallet] [--replicas N]`.
  * Statements, commits, WAL, CPU of the database and of this process, and the share of updates that touch no index, for
  * a chat paid by `exact` and one paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts.
  * With `--wallet` all calls are of one wallet, which are opened one after the other.

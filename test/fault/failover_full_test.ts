@@ -17,7 +17,7 @@ import {
   variant,
   walletWith,
 } from './attacks/caller.ts'
-import { MAIN } from './attacks/process.ts'
+import { MAIN } from '../scope.ts'
 import { startTarget, type Target } from './attacks/target.ts'
 import { pay } from './attacks/take.ts'
 
