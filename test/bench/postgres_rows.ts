@@ -2,7 +2,7 @@
  * What a request and a report cost on Postgres however long the ledger is: `bun test/bench/postgres_rows.ts [rows...]`,
  * by default 10,000 and 1,000,000 settled calls of 2,000 wallets, spread over a year and written by `generate_series`
  * rather than through the engine. `--url` names a database of its own, which is filled if it is empty; 10,000,000 rows
- * take 12 GB of disk. Prints medians, never asserts.
+ * take 40 GB of disk while they are written. Prints medians, never asserts.
  */
 import { parseArgs } from 'node:util'
 import { Client } from 'pg'
