@@ -1,7 +1,8 @@
 /**
  * Calls are looked up in tables of their own, apart from what changes in their life, so that no update of a living call
- * touches an index: columns in the condition of a partial index count as indexed. Small tables of calls that are open or settled, and of authorizations that may still
- * be spent, are kept by triggers: replicas of the first release, which do not know them, keep them too.
+ * touches an index: columns in the condition of a partial index count as indexed. The small tables of calls that are
+ * open or settled, and of authorizations that may still be spent, are kept by triggers: replicas of the first release,
+ * which do not know them, keep them too.
  */
 import { PART, paymentAt, settledSum, UNITS, workAt, workUpTo } from './baseline.ts'
 
