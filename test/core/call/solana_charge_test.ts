@@ -161,6 +161,11 @@ describe('a credential', () => {
   const bends: Readonly<Record<string, (draft: Draft) => Draft>> = {
     'has no memo': (draft) => without(draft, MEMO_AT),
     'has another memo': (draft) => ({ ...draft, instructions: [...draft.instructions.slice(0, 3), memo('another')] }),
+    'has a byte order mark before its memo': (draft) => {
+      const [prescribed] = draft.instructions.slice(MEMO_AT)
+      const data = Uint8Array.from([0xef, 0xbb, 0xbf, ...(prescribed?.data ?? [])])
+      return { ...draft, instructions: [...draft.instructions.slice(0, MEMO_AT), { ...prescribed, data } as never] }
+    },
     'has a second memo': (draft) => ({ ...draft, instructions: [...draft.instructions, memo('another')] }),
     'has no compute price': (draft) => without(draft, 0),
     'offers a priority fee above its price': (draft) => {

@@ -2,7 +2,7 @@
 import type { Fate } from '../../../../core/ports/mod.ts'
 import { type RpcFailure, failure } from '../../lib/json_rpc.ts'
 import { boundedMap } from '../../../../core/lib/mod.ts'
-import type { SolanaExact } from './payload.ts'
+import { memoText, type SolanaExact } from './payload.ts'
 import { isPayment, type SolanaReads } from '../node/reads.ts'
 
 export type SearchResult =
@@ -226,5 +226,5 @@ const TOO_MANY = failure('the payer has too many recent transactions to search')
 
 /** The memos of a payment, in the format of nodes' lists. */
 function memoLine({ memos }: SolanaExact): string {
-  return memos.map((memo) => `[${memo.length}] ${new TextDecoder().decode(memo)}`).join('; ')
+  return memos.map((memo) => `[${memo.length}] ${memoText(memo)}`).join('; ')
 }

@@ -262,6 +262,9 @@ function parseTransfer(instruction: Instruction | undefined): Transfer | undefin
 const memosOf = (instructions: readonly Instruction[]) =>
   instructions.filter(({ program }) => program === MEMO).map(({ data }) => data)
 
+/** A memo as the chain has it: a byte order mark is part of it. */
+export const memoText = (memo: Uint8Array): string => new TextDecoder('utf-8', { ignoreBOM: true }).decode(memo)
+
 const NTH = ['fourth', 'fifth', 'sixth', 'seventh']
 
 /** After the transfer only Lighthouse guards and memos may follow. */
@@ -280,7 +283,7 @@ function checkMemo(instructions: readonly Instruction[], memo: unknown): Refused
   const [first, ...more] = memosOf(instructions)
   if (!first || more.length > 0)
     return invalid('payload_memo_count', `it has ${first ? 1 + more.length : 0} memos; the offer requires one`)
-  if (new TextDecoder().decode(first) === memo) return undefined
+  if (memoText(first) === memo) return undefined
   return invalid('payload_memo_mismatch', 'its memo differs from the one that is prescribed')
 }
 
