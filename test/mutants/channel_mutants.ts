@@ -197,12 +197,17 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of(`${CHANNELS}/records.ts`, `${TESTS}/known_states_test.ts`),
+    of(`${CHANNELS}/known_states.ts`, `${TESTS}/known_states_test.ts`),
     [
       [
         'a late answer of the storage puts an older state in the place of a newer one',
-        `if (isStored && known.states.get(name) === before) return known.states.set(name, next)`,
-        `if (isStored) return known.states.set(name, next)`,
+        `if (isStored && states.get(name) === before)`,
+        `if (isStored)`,
+      ],
+      [
+        'a state that may have changed while it was read is kept',
+        `if (known.dropped !== dropped || states.get(name)) continue`,
+        ``,
       ],
     ],
   ],

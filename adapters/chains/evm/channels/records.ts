@@ -1,7 +1,8 @@
 /** The records of channels: one each, listed by what is due, and changed only by compare and set. */
-import { boundedMap, type Json, oncePer } from '../../../../core/lib/mod.ts'
+import type { Json } from '../../../../core/lib/mod.ts'
 import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../lib/hex.ts'
+import { knownStates } from './known_states.ts'
 import { type ChannelState, isClosed, isDue, type Mirror, withMirror } from './state.ts'
 
 export const CHANNEL_KIND = 'channel'
@@ -20,17 +21,7 @@ const DIGITS = [...'0123456789abcdef']
 /** Records that are read in one turn of the event loop. */
 const PAGE = 100
 
-/** Channels in use of which a process remembers the state. */
-const MAX_KNOWN = 10_000
-
 export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
-
-const knownStates = oncePer(() => ({
-  states: boundedMap<ChannelState>(MAX_KNOWN),
-  dropped: 0,
-  /** States that this process has made: none of them is older than what it is storing. */
-  advanced: new WeakSet<ChannelState>(),
-}))
 
 /** A storage in this process answers at once: without a turn, all pages would hold the event loop together. */
 const nextTurn = (): Promise<void> => new Promise((done) => setTimeout(done, 0))
@@ -45,51 +36,25 @@ export type StatesOptions = {
 
 /** Channels of one network. */
 export function channelStates(storage: ChannelStorage, { network, seller, turn = nextTurn }: StatesOptions) {
+  const nameOf = (channelId: Hex) => `${network}/${channelId}`
   const ownerOf = (name: string) => `${network}/${seller}/${name}`
   /** Channels that need something done have an owner of their own, by which they are listed. */
   const recordOf = (state: ChannelState, now: number): StoredRecord => ({
     kind: CHANNEL_KIND,
-    id: `${network}/${state.channelId}`,
+    id: nameOf(state.channelId),
     owner: ownerOf(isDue(state) ? 'due' : 'idle'),
     data: encoded(state),
     expiresAt: now + (isClosed(state) ? CLOSED_RETENTION_MS : RETENTION_MS),
   })
 
-  /** Where no other process changes them, those in use are known without reading them again. */
-  const known = storage.isShared ? undefined : knownStates(storage)
-  const nameOf = (channelId: Hex) => `${network}/${channelId}`
+  const known = storage.isShared ? undefined : knownStates(storage, nameOf)
 
-  async function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
-    for (;;) {
-      const before = known?.states.get(nameOf(channelId))
-      if (before) return before
-      const dropped = known?.dropped
+  function get(channelId: Hex, now: number): Promise<ChannelState | undefined> {
+    const read = async () => {
       const record = await storage.getRecord(CHANNEL_KIND, nameOf(channelId), now)
-      if (!record) return undefined
-      // It may have changed while it was read.
-      if (known?.dropped !== dropped || known?.states.get(nameOf(channelId))) continue
-      const state = decoded(record.data)
-      known?.states.set(nameOf(channelId), state)
-      return state
+      return record && decoded(record.data)
     }
-  }
-
-  /** Answers of storage may come in another order than its changes: what is not known to be the last is read again. */
-  function end(before: ChannelState | undefined, next: ChannelState, isStored: boolean): void {
-    if (!known) return
-    const name = nameOf(next.channelId)
-    known.advanced.add(next)
-    if (isStored && known.states.get(name) === before) return known.states.set(name, next)
-    known.states.delete(name)
-    known.dropped++
-  }
-
-  /** A state that was read while the change was not on disk is older, and is dropped. */
-  function endAdvance(next: ChannelState, isStored: boolean): void {
-    const current = known?.states.get(nameOf(next.channelId))
-    if (!known || (isStored && (current === undefined || known.advanced.has(current)))) return
-    known.states.delete(nameOf(next.channelId))
-    known.dropped++
+    return known ? known.get(channelId, read) : read()
   }
 
   /** Puts `next` in the place of `before`. False where another process was faster. */
@@ -100,7 +65,7 @@ export function channelStates(storage: ChannelStorage, { network, seller, turn =
       isStored = before ? await storage.moveRecord(record, encoded(before), now) : await storage.putRecord(record, now)
       return isStored
     } finally {
-      end(before, next, isStored)
+      known?.end(before, next, isStored)
     }
   }
 
@@ -110,18 +75,16 @@ export function channelStates(storage: ChannelStorage, { network, seller, turn =
     /** The same, for whoever stores it together with something else. */
     moving: (before: ChannelState, next: ChannelState, now: number) => ({
       spent: { record: recordOf(next, now), from: encoded(before) },
-      end: (isStored: boolean) => end(before, next, isStored),
+      end: (isStored: boolean) => known?.end(before, next, isStored),
     }),
     /**
      * The same for a state that the next change may begin from before it is stored, so that many are stored together:
      * those that follow one which is not stored are not stored either. Undefined where other processes change it.
      */
     advancing(before: ChannelState, next: ChannelState, now: number) {
-      if (!known || known.states.get(nameOf(next.channelId)) !== before) return undefined
+      if (!known?.advance(before, next)) return undefined
       const spent = { record: recordOf(next, now), from: encoded(before) }
-      known.advanced.add(next)
-      known.states.set(nameOf(next.channelId), next)
-      return { spent, end: (isStored: boolean) => endAdvance(next, isStored) }
+      return { spent, end: (isStored: boolean) => known.endAdvance(next, isStored) }
     },
     /** Notes what the chain says, whatever else happens to the channel meanwhile. Returns the state afterwards. */
     mirror: (channelId: Hex, mirror: Mirror, now: number): Promise<ChannelState | undefined> =>
