@@ -40,6 +40,25 @@ test('the last change of a channel is known, in whatever order the answers of th
   expect((await states.get(channelId, NOW))?.charged).toBe(11n)
 })
 
+test('a state that changes while it is read is read again', async () => {
+  const memory = memoryStorage()
+  const first = channel()
+  await channelStates(memory, { network: NETWORK, seller: SELLER }).replace(undefined, first, NOW)
+  const answer = door()
+  let reads = 0
+  const getRecord: typeof memory.getRecord = async (...given) => {
+    const isFirst = ++reads === 1
+    const record = await memory.getRecord(...given)
+    if (isFirst) await answer.passed
+    return record
+  }
+  const states = channelStates({ ...memory, getRecord }, { network: NETWORK, seller: SELLER })
+  const slow = states.get(first.channelId, NOW)
+  expect(await states.replace(first, { ...first, charged: 1n }, NOW)).toBe(true)
+  answer.open()
+  expect([(await slow)?.charged, (await states.get(first.channelId, NOW))?.charged]).toEqual([1n, 1n])
+})
+
 test('channels with something due are listed in pages, and the process does other work between two of them', async () => {
   const states = channelStates(memoryStorage(), { network: NETWORK, seller: SELLER })
   const idOf = (index: number) => `0x${String(index).padStart(64, '0')}` as Hex
