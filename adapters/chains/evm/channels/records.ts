@@ -72,6 +72,7 @@ export function channelStates(storage: ChannelStorage, { network, seller, turn =
   return {
     get,
     replace,
+    originOf: (state: ChannelState): object | undefined => known?.originOf(state),
     /** The same, for whoever stores it together with something else. */
     moving: (before: ChannelState, next: ChannelState, now: number) => ({
       spent: { record: recordOf(next, now), from: encoded(before) },

@@ -99,7 +99,7 @@ export async function drawDown(
     if (typeof next === 'string') return undefined
     const advancing = states.advancing(before, next, now)
     if (advancing) {
-      const giveBack = suspend(keys, channelId, name)
+      const giveBack = suspend(keys, next, name)
       return {
         spent: advancing.spent,
         receipt: receiptOf(keys, next, { name, due, now }),

@@ -54,7 +54,12 @@ export type KeyCalling = KeyCallsContext &
 export const MAX_RACES = 16
 
 /** State of a call in this process: its signer, and its reservation where no other process has the storage. */
-type Open = { readonly amount: bigint; readonly signer?: KeySigner }
+type Open = {
+  readonly amount: bigint
+  readonly signer?: KeySigner
+  /** Its reservation in states of another origin than its charge, which is being stored. */
+  readonly charging?: { readonly amount: bigint; readonly origin: object | undefined }
+}
 
 /** Far more than are charged until the next charge in the same channel forgets them. */
 const MAX_RECORDED = 10_000
@@ -134,12 +139,15 @@ export function note(
   if (signer) signing.add(signer)
 }
 
-/** The call reserves nothing while it is charged. The returned function gives it its reservation again. */
-export function suspend({ inProcess: { open } }: KeyCalling, channelId: Hex, name: string): () => void {
-  const calls = open.get(channelId)
+/**
+ * While it is charged, the call reserves nothing in `next` and in what is made from it. The returned function gives it
+ * its reservation again.
+ */
+export function suspend({ inProcess: { open }, states }: KeyCalling, next: ChannelState, name: string): () => void {
+  const calls = open.get(next.channelId)
   const call = calls?.get(name)
   if (!calls || !call) return () => {}
-  calls.set(name, { ...call, amount: 0n })
+  calls.set(name, { ...call, amount: 0n, charging: { amount: call.amount, origin: states.originOf(next) } })
   return () => {
     if (calls.has(name)) calls.set(name, call)
   }
@@ -154,9 +162,11 @@ export function forget({ inProcess: { open } }: KeyCalling, channelId: Hex, name
 }
 
 /** Everything that open calls of this channel may be charged. */
-export function reserved({ inProcess: { open } }: KeyCalling, state: ChannelState, now: number): bigint {
+export function reserved({ inProcess: { open }, states }: KeyCalling, state: ChannelState, now: number): bigint {
   let sum = reservedIn(state, now)
-  for (const { amount } of open.get(state.channelId)?.values() ?? []) sum += amount
+  const origin = states.originOf(state)
+  for (const { amount, charging } of open.get(state.channelId)?.values() ?? [])
+    sum += charging && charging.origin !== origin ? charging.amount : amount
   return sum
 }
 

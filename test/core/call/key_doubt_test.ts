@@ -1,0 +1,32 @@
+/** Charges of one key that are stored together, and one that is not stored. */
+import { expect, test } from 'bun:test'
+import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
+import type { Storage } from '../../../core/mod.ts'
+import { door } from '../../kit.ts'
+import { CHARGE, QUOTE, selling } from './keys_kit.ts'
+import { SKY } from './stream_kit.ts'
+
+test('what a charge has reserved is not given to another call while the charge may be undone (contract 23.6)', async () => {
+  const memory = memoryStorage()
+  const doors = [door(), door(), door(), door()]
+  let charges = 0
+  // The second charge arrives before the first, as one with a shorter answer does.
+  const recordPaid: Storage['recordPaid'] = async (...given) => {
+    await doors[charges++]?.passed
+    return await memory.recordPaid(...given)
+  }
+  const subject = await selling(undefined, { balance: QUOTE * 2n, storage: { ...memory, recordPaid } })
+  const first = subject.ask(SKY)
+  const second = subject.ask(SKY)
+  await subject.clock.settle()
+  expect(charges).toBe(2)
+  expect((await subject.ask(SKY)).status).toBe(402)
+  doors[1]?.open()
+  await subject.clock.settle()
+  expect(charges).toBe(3)
+  // The charge of the second begins anew from the record, which the charge of the first may still change.
+  expect((await subject.ask(SKY)).status).toBe(402)
+  for (const each of doors) each.open()
+  expect([(await first).status, (await second).status]).toEqual([200, 200])
+  expect(await subject.channel()).toMatchObject({ charged: CHARGE * 2n, reserved: 0n })
+})
