@@ -9,7 +9,6 @@ import { writer } from './writer.ts'
 import { sqliteDialect } from './dialect.ts'
 import { backupSqlite } from './backup.ts'
 import { openDriver, type SqliteDriver } from './driver.ts'
-import { checkpointsOf } from './checkpoints.ts'
 import { flusherOf, hasWriteAheadLog } from './flusher.ts'
 import { createPrivately, formatFile, holdAlone } from './hold.ts'
 import { migrate, migrations } from './migrations.ts'
@@ -61,12 +60,10 @@ export type SqliteStorage = Storage & {
 export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptions = {}): SqliteStorage {
   const database = typeof where === 'string' ? openDatabase(where, options) : migrated(where, options)
   const run = runner(database)
-  const isOfLog = typeof where === 'string' && hasWriteAheadLog(database)
-  const merging = isOfLog ? checkpointsOf(database, where) : undefined
-  const flusher = isOfLog ? flusherOf(database, { path: where, onFlush: merging?.note }) : undefined
+  const flusher = typeof where === 'string' ? flusherOf(database, where) : undefined
   const buyers = rememberedBuyers(database)
   const sums = transactionSums(database, run, buyers.forget)
-  const { write, read, settle, failure } = writer(sums, { flush: flusher?.flush, turn: merging?.turn })
+  const { write, read, settle, failure } = writer(sums, flusher?.flush)
   // A database outside of files has one connection.
   const settled = settlements(run, typeof where === 'string' ? database : undefined)
   const answerer = answering(run, {
@@ -142,7 +139,6 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
     async close() {
       await settle()
       flusher?.close()
-      await merging?.close()
       database.close()
     },
   }
@@ -169,7 +165,7 @@ function prepared(path: string, { schema, isChecked }: Preparing): SqliteDriver 
     database.exec(`PRAGMA busy_timeout = ${BUSY_AT_START_MS}`)
     if (isChecked) requireSound(database)
     formatFile(database)
-    // NORMAL leaves the flush of a commit to `flusherOf`, and what merges the log flushes by itself.
+    // NORMAL leaves the flush of a commit to `flusherOf`. Checkpoints are flushed by SQLite itself.
     database.exec(`PRAGMA synchronous = ${hasWriteAheadLog(database) ? 'NORMAL' : 'FULL'}`)
     database.exec('PRAGMA foreign_keys = ON')
     migrate(database, schema, (taken) => backUpBefore(database, taken))

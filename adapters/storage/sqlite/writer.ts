@@ -23,11 +23,11 @@ type Committed = { readonly queued: QueuedStep; readonly answer: unknown }
  * during the last flush, and resolves once it is on disk. A step may run more than once, so it must have no other
  * effects; one that throws fails alone.
  *
- * Once a flush or a turn fails, or SQLite finds the file damaged, what the disk holds is unknown, so every later step
- * and read is rejected with that error.
+ * `flush` forces what has been committed onto the disk; absent where a commit does so itself. Once it fails, or SQLite
+ * finds the file damaged, what the disk holds is unknown, so every later step and read is rejected with that error.
  */
-export function writer(database: Pick<SqliteDriver, 'transaction'>, { flush, turn }: Flushing = {}) {
-  const state: Writing = { database, flush, turn, waiting: [] }
+export function writer(database: Pick<SqliteDriver, 'transaction'>, flush?: () => Promise<void>) {
+  const state: Writing = { database, flush, waiting: [] }
 
   function requireUnbroken(): void {
     if (state.broken) throw state.broken.error
@@ -65,15 +65,9 @@ export function writer(database: Pick<SqliteDriver, 'transaction'>, { flush, tur
   }
 }
 
-type Flushing = {
-  /** Forces what has been committed onto the disk; absent where a commit does so itself. */
-  readonly flush?: (() => Promise<void>) | undefined
-  /** Awaited before the commits of a round. */
-  readonly turn?: (() => Promise<void>) | undefined
-}
-
-type Writing = Required<Flushing> & {
+type Writing = {
   readonly database: Pick<SqliteDriver, 'transaction'>
+  readonly flush: (() => Promise<void>) | undefined
   readonly waiting: QueuedStep[]
   draining?: Promise<void> | undefined
   /** Pending from a commit until it is on disk. */
@@ -119,10 +113,9 @@ function next(waiting: QueuedStep[]): readonly QueuedStep[] {
 
 /** One round: a few commits, a turn of the event loop before each, then one flush for all of them. */
 async function commitWaiting(state: Writing): Promise<void> {
-  const { waiting, flush, turn } = state
+  const { waiting, flush } = state
   const committed: Committed[] = []
   try {
-    await turn?.()
     for (let commits = 0; commits < MAX_COMMITS && waiting.length > 0; commits++) {
       await new Promise((turn) => setImmediate(turn))
       if (state.broken) throw state.broken.error

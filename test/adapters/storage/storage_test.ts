@@ -211,7 +211,7 @@ test('sqlite storage: a verb is answered after the flush, and so is a read of wh
   const flushes = Array.from({ length: 2 }, () => Promise.withResolvers<void>())
   let flushed = 0
   const db = { transaction: (step: () => unknown[]) => step() }
-  const { write, read, settle } = writer(db as never, { flush: () => flushes[flushed++]?.promise as Promise<void> })
+  const { write, read, settle } = writer(db as never, () => flushes[flushed++]?.promise as Promise<void>)
   const log: string[] = []
   const say = (what: string) => () => void log.push(what)
   const turn = async () => {
@@ -237,7 +237,7 @@ test('sqlite storage: a verb is answered after the flush, and so is a read of wh
 test('sqlite storage: after a flush that failed nothing is written or said to be stored', async () => {
   const steps: number[] = []
   const db = { transaction: (step: () => unknown[]) => step() }
-  const { write, read } = writer(db as never, { flush: () => Promise.reject(new Error('EIO')) })
+  const { write, read } = writer(db as never, () => Promise.reject(new Error('EIO')))
   await expect(write(() => steps.push(1))).rejects.toThrow('EIO')
   await expect(write(() => steps.push(2))).rejects.toThrow('EIO')
   await expect(read(() => 'row')).rejects.toThrow('EIO')
