@@ -1,6 +1,6 @@
 /** The 402 of x402: its three headers and its body. */
 import { Type } from '@sinclair/typebox'
-import { encodeText, IDENTIFIER, Identifier, isAscii, type Offer, VERSION, withoutHint } from './protocol.ts'
+import { encodeText, hasHint, IDENTIFIER, Identifier, isAscii, type Offer, VERSION, withoutHint } from './protocol.ts'
 import { SIGN_IN, type SignInChallenge } from './sign_in.ts'
 
 /** The `bazaar` extension as JSON: as the body has it, and as headers have it. */
@@ -140,7 +140,7 @@ function fitting({ beside = 0, chargeSize, hasX402 = true }: Head, telling: Tell
 
 /**
  * From the most complete level to the shortest. Left out, in this order: the schema of the identifier, which no client
- * reads; the description; the second copy of `bazaar`, the end of a long URL and the hints of an offer; challenges of
+ * reads; the description; the second copy of `bazaar` and the end of a long URL; the hints of an offer; challenges of
  * another protocol after the first; offers after the first `exact` one, from the last; `bazaar`, which indexers read in
  * `payment-required` alone; last the scheme `X402`. A signature needs none of them.
  */
@@ -167,6 +167,7 @@ function* levels(
   const once = { ...whole, resource: bare, one: offers.length > 1 ? [DECLARED_BRIEFLY] : rich }
   if (offers.length > 1) yield once
   yield { ...once, resource: { ...bare, url: short.url } }
+  if (offers.length === 1 && offers.some(hasHint)) yield { ...once, resource: short, one: [] }
   let listed = offers.map(withoutHint)
   let charged = listed.filter(isCharged)
   if (offers.length === 1) yield { ...once, resource: short, listed, charged }

@@ -144,6 +144,9 @@ export function wrongField({ value, schema, message }: Pick<ValueError, 'value' 
 /** Hints that help a client for seconds only (decision 65); documents that are written once leave them out. */
 const HINTS: ReadonlySet<string> = new Set(['recentBlockhash', 'lastValidBlockHeight'])
 
+export const hasHint = ({ extra = {} }: Pick<Offer, 'extra'>): boolean =>
+  Object.keys(extra).some((name) => HINTS.has(name))
+
 export function withoutHint<T extends Pick<Offer, 'extra'>>(offer: T): T {
   const { extra } = offer
   return extra
