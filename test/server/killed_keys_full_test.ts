@@ -187,6 +187,7 @@ test('whenever it is killed, the charges of a key are those of its calls, no ans
     expect(statement.calls >= whole && statement.calls <= sent).toBe(true)
     const after = await call(url, false, () => {})
     expect(after).toBeGreaterThan(0n)
+    await gateway.printed(COMPLETIONS)
     ;[whole, sent, answered] = [statement.calls + 1, statement.calls + 1, micro(statement.charged) + (after ?? 0n)]
   }
   const url = await gateway.url
