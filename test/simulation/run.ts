@@ -280,4 +280,5 @@ async function main(): Promise<boolean> {
   }
 }
 
-process.exitCode = (await main()) ? 0 : 1
+/** Processes that died in a history leave timers of their replies behind. */
+process.exit((await main()) ? 0 : 1)
