@@ -197,14 +197,6 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
-    of(`${CHANNELS}/deposits.ts`, `${TESTS}/costs_test.ts`),
-    [
-      ['first deposits that revert are not bounded over all wallets', `if (landing !== 'reverted') {`, `if (true) {`],
-      ['a deposit into a known channel counts as a first one', `?.isPayerProven !== true`, `?.isPayerProven !== null`],
-      ['first deposits that land count as reverted', `first?.release() return landing`, `return landing`],
-    ],
-  ],
-  [
     of(`${CHANNELS}/known_states.ts`, `${TESTS}/known_states_test.ts`),
     [
       [

@@ -212,9 +212,9 @@ export function voucherBuyer(
     channelId,
     /** A voucher for an offer, when `base` was charged so far. */
     sign,
-    /** The first voucher of the channel, with the deposit of this amount and number that `by` signs. */
-    async open(accepted: Offer, amount: bigint, { by = account, number = 1n }: Opening = {}) {
-      const salt: Hex = `0x${word(number)}`
+    /** The first voucher of the channel, with a deposit of this amount that `by` signs. */
+    async open(accepted: Offer, amount: bigint, by: Pick<PrivateKeyAccount, 'signTypedData'> = account) {
+      const salt: Hex = `0x${word(1n)}`
       const signature = await by.signTypedData({
         domain: {
           name: String(extra.name),
@@ -247,8 +247,6 @@ export function voucherBuyer(
   }
 }
 
-type Opening = { readonly by?: Pick<PrivateKeyAccount, 'signTypedData'>; readonly number?: bigint }
-
 const RECEIVE = [
   { name: 'from', type: 'address' },
   { name: 'to', type: 'address' },
@@ -264,10 +262,5 @@ export function keyBuyer(seed: Uint8Array, accepted: Offer) {
   const key = privateKeyToAccount(toHex(privateKeyOf(seed)))
   const salt = BigInt(keySalt(lower(key.address)))
   const buyer = voucherBuyer(key, { ...SELLER, salt }, lower(payer.address))
-  return {
-    ...buyer,
-    payer,
-    key,
-    deposit: (amount: bigint) => buyer.open({ ...accepted, amount: '0' }, amount, { by: payer }),
-  }
+  return { ...buyer, payer, key, deposit: (amount: bigint) => buyer.open({ ...accepted, amount: '0' }, amount, payer) }
 }
