@@ -1,4 +1,6 @@
 /** Errors in the format of the program that asked, with the sentence that helps where the program shows it. */
+import { fieldsOf } from '../../core/lib/mod.ts'
+import { printable } from './payees.ts'
 
 export type Format = 'openai' | 'anthropic' | 'google'
 
@@ -35,5 +37,16 @@ export class Refused extends Error {
   constructor(status: number, message: string) {
     super(message)
     this.status = status
+  }
+}
+
+/** Why a seller refused, as a sentence, in whatever format its body is. */
+export function reasonIn(body: string | undefined): string {
+  try {
+    const { error, message } = fieldsOf(JSON.parse(body ?? ''))
+    const text = fieldsOf(error).message ?? message ?? error
+    return typeof text === 'string' ? `${printable(text).replace(/\.$/, '')}.` : 'The seller gives no reason.'
+  } catch {
+    return 'The seller gives no reason.'
   }
 }

@@ -1,5 +1,5 @@
 /** The socket of the proxy: on loopback alone, so that no other machine reaches it. */
-import { MAX_REQUEST } from './mod.ts'
+import { MAX_REQUEST } from './order.ts'
 
 export type Listener = { readonly port: number; stop(): Promise<void> }
 

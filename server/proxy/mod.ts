@@ -4,17 +4,19 @@
  */
 import { randomBytes } from 'node:crypto'
 import { fieldsOf } from '../../core/lib/mod.ts'
-import { decodeObject, encodeHeader, usdc } from '../../core/x402/mod.ts'
+import { encodeHeader, usdc } from '../../core/x402/mod.ts'
 import { type Caps, inUsdc, type IsUnspent, reserve } from '../buyer/budget.ts'
 import type { Journal, Reservation, Signature } from '../buyer/journal.ts'
 import { type Offer, signatureOf } from '../buyer/signed_payment.ts'
 import { refusalOf } from './admission.ts'
 import { type Demand, limitedText, validSecondsOf } from './demand.ts'
 import { signVoucher, turns } from './channels.ts'
-import { errorReply, formatOf, Refused } from './errors.ts'
-import { replyHeaders, sellerHeaders, targetOf } from './forward.ts'
+import { errorReply, formatOf, reasonIn, Refused } from './errors.ts'
+import { replyHeaders } from './forward.ts'
 import { credentialFor } from './mpp.ts'
+import { type Order, readOrder, send } from './order.ts'
 import { type Payees, printable } from './payees.ts'
+import { receiptOf, type StreamReceipt, watched } from './receipts.ts'
 import { type Demanded, readDemands, type Terms, termsByCall, termsOf, type TermsOptions } from './terms.ts'
 import { keyOf, type Sent, type Unanswered, unanswered } from './unanswered.ts'
 
@@ -40,8 +42,6 @@ type Attempt = {
   /** Lets the next call of the channel run. */
   readonly end: () => void
 }
-/** The comments at the end of a stream: the transaction, and the header of the receipt. */
-type StreamReceipt = { readonly receipt?: string | undefined; readonly charge?: string | undefined }
 type Written = { readonly header: string; readonly payment: string; readonly signature: Signature | undefined }
 
 /** One paid call, for the line that is printed. `paid` is the signed price, in USDC. */
@@ -83,19 +83,7 @@ export type ProxyOptions = TermsOptions & {
   report(call: PaidCall): void
 }
 
-type Order = {
-  readonly method: string
-  readonly path: string
-  readonly url: string
-  readonly headers: Headers
-  readonly body: Uint8Array<ArrayBuffer>
-  readonly model: string | undefined
-  readonly gone: AbortSignal
-}
-
 const PAYMENT = 'payment-signature'
-/** The largest request that is passed on, in bytes. */
-export const MAX_REQUEST = 64 * 1024 * 1024
 const POLL_MS = 2_000
 /** Statuses of a poll after which the job goes on. */
 const RUNNING = [202, 429, 503, 504]
@@ -370,33 +358,6 @@ async function collected(
   }
 }
 
-/** The request of a program, with its headers as they are passed on. */
-async function readOrder(request: Request, to: string): Promise<Order> {
-  const { method, headers } = request
-  const { pathname, search } = new URL(request.url)
-  if (Number(headers.get('content-length') ?? 0) > MAX_REQUEST) throw new Refused(413, 'The request is too large.')
-  const body = new Uint8Array(await request.arrayBuffer())
-  const url = targetOf(to, { pathname, search })
-  const model = modelOf(pathname, { body, type: headers.get('content-type') ?? '' })
-  return { method, path: pathname, url, headers: sellerHeaders(headers), body, model, gone: request.signal }
-}
-
-/** Sends to the seller. A redirect is not followed: it could lead a payment elsewhere. */
-async function send({ method, url, headers: own, body, gone }: Order, sent?: Sent): Promise<Response> {
-  const headers = new Headers(own)
-  if (sent) headers.set(sent.header, sent.payment)
-  const isBare = method === 'GET' || method === 'HEAD' || body.length === 0
-  // Bun gives up after five minutes otherwise, and a video takes longer.
-  const init = { method, headers, redirect: 'manual', signal: gone, timeout: false, ...(!isBare && { body }) } as const
-  const reply = await fetch(url, init as RequestInit).catch((error: Error) => {
-    if (gone.aborted) throw error
-    throw new Refused(502, `farebox proxy: ${new URL(url).origin} does not answer.`)
-  })
-  if (reply.status < 300 || reply.status > 399 || reply.status === 304) return reply
-  await reply.body?.cancel()
-  throw new Refused(502, 'farebox proxy: the seller answers with a redirect, which is not followed.')
-}
-
 const passedBack = ({ body, status, headers }: Response): Response =>
   new Response(body, { status, headers: replyHeaders(headers) })
 
@@ -419,66 +380,6 @@ async function pollUrlOf(reply: Response, ordered: string): Promise<string | Res
   return url?.origin === new URL(ordered).origin ? url.href : same()
 }
 
-/** Passes bytes on as they come. `done` gets the receipt of a stream after its end; `broken` runs if it ends early. */
-function watched(
-  body: ReadableStream<Uint8Array>,
-  { done, broken }: { done(receipt: StreamReceipt): Promise<void>; broken(): void },
-): ReadableStream<Uint8Array> {
-  const reader = body.getReader()
-  const decoder = new TextDecoder()
-  const found = new Map<string, string>()
-  let tail = ''
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        const { done: isEnd, value } = await reader.read()
-        if (isEnd) {
-          await done({ receipt: found.get('x-payment-receipt'), charge: found.get('payment-response') })
-          return controller.close()
-        }
-        const searched = tail + decoder.decode(value, { stream: true })
-        for (const [, comment, member, receipt = ''] of searched.matchAll(RECEIPT))
-          found.set(comment ?? member ?? '', receipt)
-        tail = searched.slice(-TAIL)
-        controller.enqueue(value)
-      } catch (error) {
-        broken()
-        controller.error(error)
-      }
-    },
-    async cancel(reason) {
-      broken()
-      await reader.cancel(reason).catch(() => {})
-    },
-  })
-}
-
-/**
- * The receipt of a stream: comments, or members of the last event where the format has no comments (contract 6.50,
- * 7.36). The last one counts. The event after it may be long: that of the responses format repeats the whole answer.
- */
-const RECEIPT =
-  /(?:(?:^|\n): (x-payment-receipt|payment-response) |"(x-payment-receipt|payment-response)":")([^\s"\\]+)/g
-/** How much of what came before is searched with each part, in characters: a receipt may arrive in pieces. */
-const TAIL = 4_096
-
-/** The model of a request: in the path for Gemini, in the body elsewhere. */
-function modelOf(
-  path: string,
-  { body, type }: { readonly body: Uint8Array; readonly type: string },
-): string | undefined {
-  const named = /\/v1beta\/models\/([^:]+):/.exec(path)?.[1]
-  if (named !== undefined) return decodeURIComponent(named)
-  const text = body.length === 0 ? '' : new TextDecoder().decode(body)
-  if (type.includes('multipart/')) return /name="model"\r\n\r\n([^\r\n]+)/.exec(text)?.[1]
-  try {
-    const { model } = fieldsOf(JSON.parse(text))
-    return typeof model === 'string' ? model : undefined
-  } catch {
-    return undefined
-  }
-}
-
 /** The extensions of the demand; the id makes a repeated request one call where the seller knows it. */
 function withIdentifier(extensions: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const name = 'payment-identifier'
@@ -486,22 +387,6 @@ function withIdentifier(extensions: Readonly<Record<string, unknown>>): Readonly
   const declared = fieldsOf(extensions[name])
   const info = { ...fieldsOf(declared.info), id: `pay_${randomBytes(16).toString('hex')}` }
   return { ...extensions, [name]: { ...declared, info } }
-}
-
-function receiptOf({ headers }: Response): string | undefined {
-  const read = (name: string) => fieldsOf(decodeObject(headers.get(name) ?? ''))
-  const transaction = read('payment-response').transaction ?? read('payment-receipt').reference
-  return typeof transaction === 'string' && transaction !== '' ? printable(transaction) : undefined
-}
-
-function reasonIn(body: string | undefined): string {
-  try {
-    const { error, message } = fieldsOf(JSON.parse(body ?? ''))
-    const text = fieldsOf(error).message ?? message ?? error
-    return typeof text === 'string' ? `${printable(text).replace(/\.$/, '')}.` : 'The seller gives no reason.'
-  } catch {
-    return 'The seller gives no reason.'
-  }
 }
 
 function once(run: () => void): () => void {
