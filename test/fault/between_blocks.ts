@@ -1,3 +1,6 @@
+import { custom, http } from 'viem'
+import { baseSepolia } from 'viem/chains'
+
 const TIMES = 5
 
 /** Reads again, at most four times: a node without history refuses a read that a new block overtakes. */
@@ -9,4 +12,10 @@ export async function betweenBlocks<T>(read: () => Promise<T>): Promise<T> {
       if (left === 0 || !String(error).includes('BlockOutOfRange')) throw error
     }
   }
+}
+
+/** The transport to a local node that reads so. */
+export function steadyHttp(url: string) {
+  const { request } = http(url)({ chain: baseSepolia })
+  return custom({ request: (question) => betweenBlocks(() => request(question)) })
 }

@@ -9,14 +9,14 @@ import {
   processPaymentResponse,
 } from '@x402/evm/batch-settlement/client'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
-import { createPublicClient, custom, encodeFunctionData, type Hex, http, parseAbi, toHex } from 'viem'
+import { createPublicClient, encodeFunctionData, type Hex, parseAbi, toHex } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { EVM_SCHEMES, type EvmScheme, PERMIT2 } from '../../adapters/chains/evm/node/x402_contracts.ts'
 import { rpc } from '../../server/devnet/anvil.ts'
 import { DEVNET_ASSET } from '../../server/devnet/mod.ts'
 import { type Offer, signOffer } from '../server/clients/payer.ts'
-import { betweenBlocks } from './between_blocks.ts'
+import { steadyHttp } from './between_blocks.ts'
 
 /** A payment as it is sent. Its payload is that of the scheme of its offer. */
 export type Signed = {
@@ -75,9 +75,7 @@ type Client = {
 }
 
 export function officialPayers(rpcUrl: string): Payers {
-  const { request } = http(rpcUrl)({ chain: baseSepolia })
-  const transport = custom({ request: (question) => betweenBlocks(() => request(question)) })
-  const node = createPublicClient({ chain: baseSepolia, transport })
+  const node = createPublicClient({ chain: baseSepolia, transport: steadyHttp(rpcUrl) })
   const clients = new Map<string, Client>()
 
   function clientOf(buyer: PrivateKeyAccount): Client {

@@ -6,13 +6,14 @@ import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { ExactEvmScheme } from '@x402/evm/exact/client'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, http } from 'viem'
+import { createPublicClient } from 'viem'
 import { generatePrivateKey, type PrivateKeyAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { wallets } from '../bench/buyers.ts'
 import { talker } from '../fault/talker.ts'
 import { type GatewayProcess, gatewayProcesses } from './gateway_process.ts'
+import { steadyHttp } from '../fault/between_blocks.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const ASK = { model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 200 }
@@ -109,7 +110,7 @@ function purchase(url: string, account: PrivateKeyAccount, scheme: 'exact' | 'ba
     if (header) sent.resolve({ header, body: await request.clone().text() })
     return await fetch(request)
   }
-  const reader = createPublicClient({ chain: baseSepolia, transport: http(devnet.rpcUrl) })
+  const reader = createPublicClient({ chain: baseSepolia, transport: steadyHttp(devnet.rpcUrl) })
   const signer = toClientEvmSigner(account, reader as never)
   const client = scheme === 'exact' ? new ExactEvmScheme(signer) : new BatchSettlementEvmScheme(signer)
   const pay = wrapFetchWithPaymentFromConfig(observing as typeof fetch, {

@@ -2,11 +2,12 @@
 import { beforeAll, expect, test } from 'bun:test'
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { createPublicClient, type Hex, http } from 'viem'
+import { createPublicClient, type Hex } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Running } from '../../../server/main.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from '../clients/payer.ts'
+import { steadyHttp } from '../../fault/between_blocks.ts'
 
 const MAIN = join(import.meta.dir, '../../../server/main.ts')
 const { scratch, startWith } = startedGateways()
@@ -167,7 +168,7 @@ test('buy --channel --close says how to withdraw where the gateway does not answ
   expect([to, BigInt(amount)]).toEqual([BATCH_SETTLEMENT, left])
   const [payerOf, payerAuthorizer, receiver, receiverAuthorizer, token, withdrawDelay, salt] = tuple.split(',') as Hex[]
   const config = { payer: payerOf, payerAuthorizer, receiver, receiverAuthorizer, token, salt }
-  await createPublicClient({ transport: http(payer.devnet.rpc_url) }).simulateContract({
+  await createPublicClient({ transport: steadyHttp(payer.devnet.rpc_url) }).simulateContract({
     address: BATCH_SETTLEMENT,
     abi: batchSettlementAbi,
     functionName: 'initiateWithdraw',

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from 'bun:test'
 import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, erc20Abi, type Hex, http, parseEventLogs } from 'viem'
+import { createPublicClient, erc20Abi, type Hex, parseEventLogs } from 'viem'
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { evmChain } from '../../../adapters/chains/evm/mod.ts'
@@ -12,6 +12,7 @@ import { rpc } from '../../../server/devnet/anvil.ts'
 import type { Running } from '../../../server/main.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
+import { steadyHttp } from '../../fault/between_blocks.ts'
 
 const MODEL = 'farebox/echo'
 /** Micro-USDC for a token, by the catalog, and the fee. */
@@ -29,7 +30,7 @@ beforeAll(async () => {
   payer = await payerAt(running.url)
 }, 60_000)
 
-const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+const node = () => createPublicClient({ chain: baseSepolia, transport: steadyHttp(payer.devnet.rpc_url) })
 
 /** `fetch` as @x402/fetch makes it, with a wallet that can read the chain, and a channel of its own by `salt`. */
 function official(salt: Hex) {

@@ -4,11 +4,12 @@ import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { decodePaymentRequiredHeader } from '@x402/core/http'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, type Hex, http } from 'viem'
+import { createPublicClient, type Hex } from 'viem'
 import { baseSepolia } from 'viem/chains'
 import type { Running } from '../../../server/main.ts'
 import { quietLog, startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
+import { steadyHttp } from '../../fault/between_blocks.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const entries: { readonly message: string; readonly fields: unknown }[] = []
@@ -25,7 +26,7 @@ beforeAll(async () => {
 
 /** The client with a channel of its own by `salt`. */
 function official(salt: number) {
-  const node = createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+  const node = createPublicClient({ chain: baseSepolia, transport: steadyHttp(payer.devnet.rpc_url) })
   const signer = toClientEvmSigner(payer.account, node as never)
   const hex: Hex = `0x${salt.toString(16).padStart(64, '0')}`
   const scheme = new BatchSettlementEvmScheme(signer, { salt: hex })

@@ -3,12 +3,13 @@ import { beforeAll, describe, expect, test } from 'bun:test'
 import { toClientEvmSigner } from '@x402/evm'
 import { UptoEvmScheme } from '@x402/evm/upto/client'
 import { decodePaymentResponseHeader, wrapFetchWithPaymentFromConfig } from '@x402/fetch'
-import { createPublicClient, createWalletClient, erc20Abi, type Hex, http, parseAbi } from 'viem'
+import { createPublicClient, createWalletClient, erc20Abi, type Hex, parseAbi } from 'viem'
 import { baseSepolia } from 'viem/chains'
 import { PERMIT2 } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Running } from '../../../server/main.ts'
 import { startedGateways } from '../started_gateway.ts'
 import { type Payer, payerAt } from './payer.ts'
+import { steadyHttp } from '../../fault/between_blocks.ts'
 
 const MODEL = 'farebox/echo'
 /** Micro-USDC for a token, by the catalog, and the fee. */
@@ -32,7 +33,7 @@ beforeAll(async () => {
   payer = await payerAt(running.url)
 }, 60_000)
 
-const node = () => createPublicClient({ chain: baseSepolia, transport: http(payer.devnet.rpc_url) })
+const node = () => createPublicClient({ chain: baseSepolia, transport: steadyHttp(payer.devnet.rpc_url) })
 
 const balanceOf = async (address: Hex) =>
   await node().readContract({ address: payer.devnet.asset, abi: erc20Abi, functionName: 'balanceOf', args: [address] })
@@ -60,7 +61,7 @@ async function allow(value: bigint): Promise<void> {
   const wallet = createWalletClient({
     account: payer.account,
     chain: baseSepolia,
-    transport: http(payer.devnet.rpc_url),
+    transport: steadyHttp(payer.devnet.rpc_url),
   })
   await fundGas()
   const hash = await wallet.writeContract({

@@ -8,7 +8,6 @@ import {
   encodeAbiParameters,
   encodeFunctionData,
   type Hex,
-  http,
   keccak256,
   parseAbi,
   toHex,
@@ -27,6 +26,7 @@ import {
 import contracts from '../../../server/devnet/contracts.json' with { type: 'json' }
 import { world, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { DEVNET_ASSET } from '../../../server/devnet/mod.ts'
+import { steadyHttp } from '../../fault/between_blocks.ts'
 
 const DAY = 86_400
 const FAR = 2n ** 40n
@@ -50,7 +50,7 @@ let relayer: PrivateKeyAccount
 let seller: PrivateKeyAccount
 let made = 0
 
-const transport = () => http(chain.url)
+const transport = () => steadyHttp(chain.url)
 const reader = () => createPublicClient({ chain: baseSepolia, transport: transport() })
 const walletOf = (account: PrivateKeyAccount) =>
   createWalletClient({ account, chain: baseSepolia, transport: transport() })

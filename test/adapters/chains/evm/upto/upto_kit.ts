@@ -1,5 +1,5 @@
 /** A seller by `upto` on a real node, and payers who sign for it. */
-import { createWalletClient, type Hex, http, parseAbi, toHex } from 'viem'
+import { createWalletClient, type Hex, parseAbi, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { type EvmChain, type EvmConfig, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
@@ -7,6 +7,7 @@ import { PERMIT2, permit2Abi, UPTO_PROXY } from '../../../../../adapters/chains/
 import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'
 import type { UptoHarness as Laws, UptoSigning } from '../../../../conformance/upto.ts'
 import { ASSET, DOMAIN, NETWORK, type World } from '../evm_kit.ts'
+import { steadyHttp } from '../../../../fault/between_blocks.ts'
 
 const TYPES = {
   PermitWitnessTransferFrom: [
@@ -60,7 +61,7 @@ export async function uptoHarness(chainWorld: World, change: Partial<EvmConfig> 
   const accounts = new Map<string, PrivateKeyAccount>()
   let nonces = BigInt(chainWorld.key())
   const send = (account: PrivateKeyAccount, to: string, data: { abi: any; functionName: string; args: any }) =>
-    createWalletClient({ account, chain: baseSepolia, transport: http(chainWorld.url) }).writeContract({
+    createWalletClient({ account, chain: baseSepolia, transport: steadyHttp(chainWorld.url) }).writeContract({
       address: to as Hex,
       ...data,
     } as never)
