@@ -1,4 +1,13 @@
 /** Many runs, as fast as they go. */
+// These are loaded when somebody asks for them first, which takes a turn of the event loop: a run has none.
+import '../../core/call/delivery/upstream_job.ts'
+import '../../core/call/delivery/upstream_poll.ts'
+import '../../core/call/refund_deposit.ts'
+import '../../core/call/work/embedded_media.ts'
+import '../../core/payment/prune.ts'
+import '../../core/payment/reports/ledger_archive.ts'
+import '../../core/payment/settlement/secondary_payment.ts'
+import '../../core/products/chat/web_search/answer.ts'
 import { seedOf } from './chance.ts'
 import { explore, type Run } from './explore.ts'
 import { type Rule, setup } from './setup.ts'
