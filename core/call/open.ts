@@ -63,7 +63,7 @@ async function openWithin(engine: Engine, verified: Verified): Promise<Opening> 
 
 async function openCall(engine: Engine, verified: Verified, hold: SpendingHold | undefined): Promise<Opening> {
   const { storage, clock } = engine.ports
-  const { endpoint, input, price, payment, payer, key, expiresAt, offer, tag, requestContext } = verified
+  const { endpoint, input, price, payment, payer, key, expiresAt, offer, tag, requestContext, verdict } = verified
   const now = clock.now()
   const authorization: Authorization = { key, payer, payment, offer, expiresAt }
   const call = await newCallOf(engine, verified, now)
@@ -81,7 +81,8 @@ async function openCall(engine: Engine, verified: Verified, hold: SpendingHold |
   if (started.kind === 'refused') return started
   const settlesEarly = opening.atLimit === true || started.settlesEarly
   const working = { endpoint, input, authorization, requestContext, margin: price.margin, settlesEarly }
-  return { kind: 'opened', opened: { ...working, call: opening.call } }
+  const isRefundable = verdict.holds !== undefined
+  return { kind: 'opened', opened: { ...working, call: opening.call, isRefundable } }
 }
 
 /**

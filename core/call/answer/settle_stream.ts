@@ -35,9 +35,17 @@ export function streamPayment(engine: Engine, opened: OpenedCall<Streamed>, answ
     record: (bytes) => recordEvent(recording, bytes),
     settle: (how) => settleStream(state, how),
     isLeased: () => active.isLeased(call.id),
-    renewLease: (signal) => active.renewLease(call.id, signal),
+    renewLease: (signal) => renewLease(state, signal),
     fail: (apiError, isAbandoned = false) => failStream(state, { apiError, isAbandoned }),
   }
+}
+
+/** A refund does not wait for a call whose lease has ended: the money is looked at again, on chain where it is old. */
+async function renewLease({ engine, opened, settled }: State, signal: AbortSignal): Promise<boolean> {
+  const { call, authorization, isRefundable } = opened
+  if (!(await engine.calls.active.renewLease(call.id, signal))) return false
+  if (!isRefundable || settled) return true
+  return (await engine.offers.verify(authorization.payment, authorization.offer)).kind === 'valid'
 }
 
 type State = {

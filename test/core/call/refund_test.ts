@@ -1,12 +1,12 @@
 /** Refunds of deposits through a gateway, and the calls that they meet. */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
-import { wholeAnswer } from '../../fakes/chat.ts'
-import type { Chain, Offer, Payment, Storage } from '../../../core/mod.ts'
+import { chatPieces, DONE, wholeAnswer } from '../../fakes/chat.ts'
+import { type Chain, type Offer, type Payment, type Storage, timeouts } from '../../../core/mod.ts'
 import { encodeHeader } from '../../../core/x402/protocol.ts'
 import { voucherBuyer, voucherChain } from '../../adapters/chains/evm/channels/vouchers.ts'
 import { decodeHeader, door, FOX, GENERATIONS } from '../../kit.ts'
-import { SKY, table } from './stream_kit.ts'
+import { deltaChunk, reading, SKY, STREAM, table, USED } from './stream_kit.ts'
 
 /** 10 tokens in, 2 out, and the fee. */
 const CHARGE = 1_017n
@@ -106,6 +106,24 @@ describe.each([
     expect(all.filter(({ paymentStatus }) => paymentStatus === 'settled')).toHaveLength(1)
     expect(all.filter(({ workStatus }) => workStatus !== 'completed' && workStatus !== 'failed')).toEqual([])
   })
+})
+
+test('a stream gives nothing more once its deposit went back while its process stood still (contract 1.87)', async () => {
+  const first = deltaChunk({ content: 'Hi' })
+  const rest = [deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE]
+  const pieces = chatPieces(first)
+  let answers = 0
+  const script = async () => (answers++ === 0 ? wholeAnswer() : pieces.answer)
+  const subject = await seller(script, { isShared: true })
+  const offer = decodeHeader((await subject.post(STREAM)).headers.get('payment-required')).accepts[0] as Offer
+  const reader = reading(await subject.post(STREAM, { payment: await voucherBuyer('alice').sign(offer, CHARGE) }))
+  expect(await reader.next()).toBe(first)
+  await subject.clock.advance(timeouts.workLeaseMs)
+  expect((await subject.refund()).status).toBe(200)
+  pieces.push(...rest)
+  const read = await reader.rest()
+  await subject.idle()
+  expect([read.includes('there'), read.includes('was refunded'), subject.refunded]).toEqual([false, true, [LEFT]])
 })
 
 /** A channel that has bought a picture at its fixed price: what its voucher allows is charged. */
