@@ -8,6 +8,10 @@ const of = (file: string, ...by: readonly string[]): Scope => ({ within: [file],
 
 export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] = [
   [
+    of('core/call/answer/settle_stream.ts', 'test/core/call/refund_test.ts'),
+    [['a stream goes on after its deposit went back', `if (!isRefundable || settled) return true`, `return true`]],
+  ],
+  [
     of(CHANNELS, `${TESTS}/claims_test.ts`),
     [
       ['only the first hundred channels are claimed', `at += MAX_ROWS) {`, `at += 1e9) {`],
@@ -194,6 +198,14 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
         `BigInt(state.reserved?.[name]?.amount ?? 0) - due)`,
         `0n)`,
       ],
+    ],
+  ],
+  [
+    of(`${CHANNELS}/deposits.ts`, `${TESTS}/costs_test.ts`),
+    [
+      ['first deposits that revert are not bounded over all wallets', `if (landing !== 'reverted') {`, `if (true) {`],
+      ['a deposit into a known channel counts as a first one', `?.isPayerProven !== true`, `?.isPayerProven !== null`],
+      ['first deposits that land count as reverted', `first?.release() return landing`, `return landing`],
     ],
   ],
   [

@@ -303,7 +303,7 @@ describe('the routes of keys', () => {
     const subject = await selling()
     const offer = decodeHeader((await subject.post(SKY)).headers.get('payment-required')).accepts[0] as Offer
     const other = keyBuyer(new Uint8Array(32).fill(0x34), offer)
-    const forged = await other.open({ ...offer, amount: '0' }, 5_000n, other.key)
+    const forged = await other.open({ ...offer, amount: '0' }, 5_000n, { by: other.key })
     const self = await voucherBuyer('self').open({ ...offer, amount: '0' }, 5_000n)
     for (const payment of [forged, self]) {
       const response = await subject.ask(paid(payment), { path: deposit, headers: {} })

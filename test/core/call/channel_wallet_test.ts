@@ -46,7 +46,7 @@ describe('the wallet of a channel', () => {
     const [call] = await subject.calls()
     expect(call?.payer).toBe(victim.address)
     const url = `/api/v1/images/generations/${call?.id}`
-    const junk = await subject.poll(url, await forged().open(offer, 10_000n, thief))
+    const junk = await subject.poll(url, await forged().open(offer, 10_000n, { by: thief }))
     expect([junk.status, await junk.json()]).toMatchObject([
       402,
       { details: expect.stringMatching(/authorization_signature/) },
@@ -87,7 +87,7 @@ describe('the wallet of a channel', () => {
   test('is its payer once a deposit is signed by that wallet, and stays so (contract 1.93)', async () => {
     const subject = await selling()
     const offer = await subject.offerFor(SKY)
-    const first = await subject.post(SKY, { payment: await forged('session key').open(offer, 10_000n, victim) })
+    const first = await subject.post(SKY, { payment: await forged('session key').open(offer, 10_000n, { by: victim }) })
     expect([first.status, decodeHeader(first.headers.get('payment-response')).payer]).toEqual([200, victim.address])
     const { chargedAmount } = decodeHeader(first.headers.get('payment-response')).extra
     const next = await subject.post(SKY, { payment: await forged('session key').sign(offer, BigInt(chargedAmount)) })
@@ -132,7 +132,7 @@ describe('the wallet of a channel', () => {
 
 /** The second payment of a channel, with a deposit that its payer has signed. */
 async function later(key: ReturnType<typeof forged>, offer: Offer): Promise<Payment> {
-  const { payload, ...payment } = await key.open(offer, 10_000n, victim)
+  const { payload, ...payment } = await key.open(offer, 10_000n, { by: victim })
   const { voucher } = (await key.sign(offer, BigInt(offer.amount))).payload
   return { ...payment, payload: { ...payload, voucher } } as Payment
 }

@@ -43,7 +43,7 @@ test('whether a wallet is blocked is told to whoever has its signature alone (co
   const subject = await listing()
   const victim = keyBuyer(new Uint8Array(32).fill(0x36), subject.offer)
   await subject.change({ blocked: { [lower(victim.payer.address)]: REASON } })
-  const forged = await victim.open({ ...subject.offer, amount: '0' }, 5_000n, victim.key)
+  const forged = await victim.open({ ...subject.offer, amount: '0' }, 5_000n, { by: victim.key })
   const { status, body } = await subject.deposit(forged)
   expect([status, JSON.stringify(body)]).toEqual([400, expect.not.stringContaining('abuse')])
 })

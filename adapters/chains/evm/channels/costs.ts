@@ -24,6 +24,10 @@ export const DEPOSIT_GAS = 120_000n
 export const REFUND_GAS = 160_000n
 /** The smallest deposit in lives of a channel: gas is at most a tenth of it. */
 const LIVES = 10n
+/** First deposits that revert may take so many budgets of one wallet in an hour, of all wallets together. */
+const BUDGETS_OF_FIRST = 5n
+/** Stands for all wallets whose first deposit into a channel is not mined. */
+const NEWCOMERS = 'newcomers'
 const HOUR_MS = 3_600_000
 const MAX_WALLETS = 10_000
 
@@ -84,6 +88,12 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     /** The same of refunds, which leave half to deposits: whoever reads a voucher on chain can ask for one. */
     refundsLimitedUntil: (wallet: string, now: number) =>
       limitedUntil({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
+    /** The same of first deposits, which wallets without end can make revert. */
+    firstDepositsLimitedUntil: (now: number) =>
+      limitedUntil({ wallet: NEWCOMERS, gas: DEPOSIT_GAS, now }, BUDGETS_OF_FIRST * gasPerWallet),
+    /** Released unless the deposit reverts. */
+    reserveFirstDeposit: (now: number) =>
+      reserve({ wallet: NEWCOMERS, gas: DEPOSIT_GAS, now }, BUDGETS_OF_FIRST * gasPerWallet),
     reserveDeposit: (wallet: string, now: number) => reserve({ wallet, gas: DEPOSIT_GAS, now }, gasPerWallet),
     reserveRefund: (wallet: string, now: number) => reserve({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
   }

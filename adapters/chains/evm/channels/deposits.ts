@@ -23,8 +23,10 @@ export type DepositsContext = {
 }
 
 export type DepositsConfig = {
+  readonly network: string
   readonly asset: string
   readonly lagSeconds: number
+  readonly alert?: ((message: string, fields: Record<string, unknown>) => void) | undefined
 }
 
 /** A payload that brings a deposit, signed by the payer. */
@@ -54,6 +56,8 @@ export type DepositParts = DepositsContext &
     /** The end of the last one, by payer. */
     readonly turns: Map<Hex, Promise<void>>
     readonly revertLimiter: RevertLimiter
+    /** Until when new channels wait, as the operator was told. In milliseconds. */
+    alertedUntil: number
   }
 
 export function channelDeposits(context: DepositsContext, config: DepositsConfig) {
@@ -65,6 +69,7 @@ export function channelDeposits(context: DepositsContext, config: DepositsConfig
     landings,
     turns: new Map<Hex, Promise<void>>(),
     revertLimiter: payerRevertLimiter(),
+    alertedUntil: 0,
   }
   return {
     seen: (depositing: Depositing, at: Pick<ViewOptions, 'lagSeconds' | 'signal'>) => seen(deposits, depositing, at),
@@ -109,7 +114,8 @@ export async function problem(
     const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
     return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
   }
-  const limited = limitOf(deposits, depositing, now)
+  const isFirst = await isFirstDeposit(deposits, depositing, now)
+  const limited = limitOf(deposits, depositing, { isFirst, now })
   if (limited) return limited
   const call = depositCall(channel, deposit)
   const answer = await deposits.reads.view([call], {
@@ -124,12 +130,18 @@ export async function problem(
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
 }
 
-/** Why nothing more is sent for this payer, whose deposits wasted gas. */
+/** Whether no deposit of the channel was ever mined: its payer may be anybody. */
+const isFirstDeposit = async ({ states }: DepositParts, { channelId }: Depositing, now: number): Promise<boolean> =>
+  (await states.get(channelId, now))?.isPayerProven !== true
+
+/** Why nothing more is sent for this payer, or for those whose first deposit it is. */
 export function limitOf(
   deposits: DepositParts,
   { config: { payer }, deposit }: Depositing,
-  now: number,
+  { isFirst, now }: { readonly isFirst: boolean; readonly now: number },
 ): Refused | undefined {
+  const firstUntil = isFirst ? deposits.costs.firstDepositsLimitedUntil(now) : undefined
+  if (firstUntil !== undefined) return tooManyReverts(firstUntil)
   const isContract = deposit.signature.length !== 132
   const until = deposits.revertLimiter.blockedUntil(payer, isContract, now)
   const paidUntil = deposits.costs.depositsLimitedUntil(payer, now)
@@ -172,22 +184,63 @@ export function begin(deposits: DepositParts, depositing: Depositing, { now, sig
 }
 
 export async function bring(deposits: DepositParts, depositing: Depositing, now: number): Promise<Landing> {
+  const isFirst = await isFirstDeposit(deposits, depositing, now)
   const bad = await problem(deposits, depositing, { now })
   if (bad === 'landed') return await note(deposits, depositing, { now })
   if (bad) return bad
   const { config: channel, deposit } = depositing
+  const first = isFirst ? deposits.costs.reserveFirstDeposit(now) : undefined
+  if (first?.kind === 'limited') return tooManyReverts(first.until)
   const reserved = deposits.costs.reserveDeposit(channel.payer, now)
-  if (reserved.kind === 'limited') return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
+  if (reserved.kind === 'limited') {
+    first?.release()
+    return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
+  }
   const sent = await deposits.relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
   if (sent.kind === 'rejected') reserved.release()
+  const landing = await landed(deposits, depositing, { sent, now })
+  if (landing !== 'reverted') {
+    first?.release()
+    return landing
+  }
+  deposits.revertLimiter.recordRevert(channel.payer, now)
+  if (isFirst) warn(deposits, now)
+  const text = 'the deposit reverted on chain: nothing moved'
+  return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
+}
+
+type Sent = Awaited<ReturnType<Relayer['send']>>
+
+/** Where a deposit is after it was sent; `reverted` where its gas was for nothing. */
+async function landed(
+  deposits: DepositParts,
+  depositing: Depositing,
+  { sent, now }: { readonly sent: Sent; readonly now: number },
+): Promise<Landing | 'reverted'> {
   if (sent.kind === 'rejected') return unavailable(`nothing was sent: ${sent.reason}`)
   if (sent.kind === 'mined' && sent.receipt.success)
     return await note(deposits, depositing, { now, transaction: sent.receipt.transactionHash })
   const after = await seen(deposits, depositing, { lagSeconds: deposits.lagSeconds })
   if (!('kind' in after) && after.used) return await note(deposits, depositing, { now })
   if ('kind' in after || sent.kind !== 'mined' || sent.hasOtherNonces) return PENDING
-  deposits.revertLimiter.recordRevert(channel.payer, now)
-  const text = 'the deposit reverted on chain: nothing moved'
+  return 'reverted'
+}
+
+/** Tells the operator once that new channels have to wait. */
+function warn(deposits: DepositParts, now: number): void {
+  const until = deposits.costs.firstDepositsLimitedUntil(now)
+  if (until === undefined || now < deposits.alertedUntil) return
+  deposits.alertedUntil = until
+  const { network, alert } = deposits
+  alert?.('deposits of new wallets revert on chain: new channels wait', {
+    network,
+    until: new Date(until).toISOString(),
+  })
+}
+
+function tooManyReverts(until: number): Refused {
+  const pause = `pay by another scheme, or open a channel later, at the latest after ${new Date(until).toISOString()}`
+  const text = `first deposits into channels reverted on chain too often within an hour; ${pause}`
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
 }
 

@@ -93,7 +93,7 @@ export function channelsOf(
   const calls = keyCalls({ storage, states, digests, reads }, shared)
   const { reserved } = calls
   const refunds = channelRefunds({ rpc, reads, relayer, states, costs, authorizer, digests, reserved }, shared)
-  const deposits = channelDeposits({ reads, relayer, states, costs }, shared)
+  const deposits = channelDeposits({ reads, relayer, states, costs }, { ...shared, alert })
   const published = publishedCeilings({ rpc, digests })
   const context = { reads, relayer, states, costs, deposits, refunds, published, checkSignature }
   const byVoucher = evmChannels(context, {

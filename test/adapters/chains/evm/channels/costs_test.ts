@@ -13,15 +13,20 @@ const at = { now: NOW, signal: new AbortController().signal }
 const priced = (gasPerWallet = 2_000_000n, gasPrice = 20_000_000n) =>
   channelCosts({ gasPrice: () => gasPrice, coinPrice: 4_000, minDeposit: 100_000n, gasPerWallet })
 
-function seller(gasPerWallet?: bigint, gasPrice?: bigint, end: 'mined' | 'lost' = 'mined') {
+type End = 'mined' | 'reverted' | 'lost'
+
+function seller(gasPerWallet?: bigint, gasPrice?: bigint, end: End | (() => End) = 'mined') {
   const refunded: bigint[] = []
   const sent: string[] = []
-  const sending = (nonce: string) => (sent.push(nonce), end)
-  const chain = voucherChain(memoryStorage(), refunded, undefined, sending, priced(gasPerWallet, gasPrice))
+  const sending = (nonce: string) => (sent.push(nonce), typeof end === 'string' ? end : end())
+  const alerts: string[] = []
+  const alert = (message: string) => void alerts.push(message)
+  const costs = priced(gasPerWallet, gasPrice)
+  const chain = voucherChain(memoryStorage(), refunded, undefined, sending, costs, false, alert)
   const [terms] = chain.terms(NOW)
   if (!terms) throw new Error('it sells nothing')
   const offer = offerOf(terms, { amount: usdc(PRICE), maxTimeoutSeconds: 60 })
-  return { chain, offer, terms, refunded, sent }
+  return { chain, offer, terms, refunded, sent, alerts }
 }
 
 describe('gas of channels', () => {
@@ -65,6 +70,28 @@ describe('gas of channels', () => {
     const buyer = voucherBuyer('alice', { ...offer, extra: offer.extra ?? {}, salt: 61n })
     expect(await chain.secure?.(await buyer.open(offer, 500_000n), offer, later)).toMatchObject({ kind: 'secured' })
     expect(DEPOSIT_GAS + REFUND_GAS).toBe(280_000n)
+  })
+
+  test('an hour of first deposits that revert costs at most five times what the setting says, of however many wallets (contract 1.98)', async () => {
+    let end: End = 'mined'
+    const { chain, offer, sent, alerts } = seller(540_000n, 0n, () => end)
+    const buyers = Array.from({ length: 60 }, (_, i) => voucherBuyer(`buyer ${i}`))
+    const open = async (all: typeof buyers, now = NOW) =>
+      await Promise.all(
+        all.map(async (buyer) => chain.secure?.(await buyer.open(offer, 500_000n), offer, { ...at, now })),
+      )
+    const known = voucherBuyer('alice')
+    expect((await open([known, ...buyers.slice(0, 20)])).map((each) => each?.kind)).toEqual(Array(21).fill('secured'))
+    end = 'reverted'
+    const before = sent.length
+    await open(buyers.slice(20))
+    expect([sent.length - before, alerts]).toEqual([22, ['deposits of new wallets revert on chain: new channels wait']])
+    const [refused] = await open([voucherBuyer('bob')])
+    expect(refused).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted on chain too often') })
+    end = 'mined'
+    const more = await known.open(offer, 500_000n, { number: 2n })
+    expect(await chain.secure?.(more, offer, at)).toMatchObject({ kind: 'secured' })
+    expect(await open([voucherBuyer('bob')], NOW + 3_600_001)).toMatchObject([{ kind: 'secured' }])
   })
 
   test('refunds and deposits of one wallet in parallel stay within its budget together (contract 1.98)', async () => {

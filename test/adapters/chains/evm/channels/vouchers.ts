@@ -56,6 +56,7 @@ export function voucherChain(
   costs: ChannelCosts = FREE,
   /** Takes API keys. */
   takesKeys = false,
+  alert: (message: string) => void = () => {},
 ): Chain & { closeIdle(now: number): Promise<void> } {
   /** Nonces of deposits that were sent. */
   const landed = new Set<string>()
@@ -102,7 +103,7 @@ export function voucherChain(
     { network: NETWORK, lagSeconds: 10 },
   )
   const context = { reads, relayer, states, costs, checkSignature }
-  const deposits = channelDeposits(context, { asset: ASSET, lagSeconds: 10 })
+  const deposits = channelDeposits(context, { network: NETWORK, asset: ASSET, lagSeconds: 10, alert })
   const times = { network: NETWORK, withdrawDelay: 900, lagSeconds: 10 }
   const calls = keyCalls({ storage, states, digests, reads: reads as Pick<Reads, 'view'> }, times)
   const refunds = channelRefunds(
@@ -212,9 +213,9 @@ export function voucherBuyer(
     channelId,
     /** A voucher for an offer, when `base` was charged so far. */
     sign,
-    /** The first voucher of the channel, with a deposit of this amount that `by` signs. */
-    async open(accepted: Offer, amount: bigint, by: Pick<PrivateKeyAccount, 'signTypedData'> = account) {
-      const salt: Hex = `0x${word(1n)}`
+    /** The first voucher of the channel, with the deposit of this amount and number that `by` signs. */
+    async open(accepted: Offer, amount: bigint, { by = account, number = 1n }: Opening = {}) {
+      const salt: Hex = `0x${word(number)}`
       const signature = await by.signTypedData({
         domain: {
           name: String(extra.name),
@@ -247,6 +248,8 @@ export function voucherBuyer(
   }
 }
 
+type Opening = { readonly by?: Pick<PrivateKeyAccount, 'signTypedData'>; readonly number?: bigint }
+
 const RECEIVE = [
   { name: 'from', type: 'address' },
   { name: 'to', type: 'address' },
@@ -262,5 +265,10 @@ export function keyBuyer(seed: Uint8Array, accepted: Offer) {
   const key = privateKeyToAccount(toHex(privateKeyOf(seed)))
   const salt = BigInt(keySalt(lower(key.address)))
   const buyer = voucherBuyer(key, { ...SELLER, salt }, lower(payer.address))
-  return { ...buyer, payer, key, deposit: (amount: bigint) => buyer.open({ ...accepted, amount: '0' }, amount, payer) }
+  return {
+    ...buyer,
+    payer,
+    key,
+    deposit: (amount: bigint) => buyer.open({ ...accepted, amount: '0' }, amount, { by: payer }),
+  }
 }
