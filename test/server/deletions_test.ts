@@ -31,6 +31,9 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
   ],
   'adapters/providers/pyodide/sandbox.ts': [['rmSync(cwd', 'the empty folder that the sandbox was started in']],
   'adapters/storage/postgres/baseline.ts': [['DELETE FROM spend_totals', 'a sum of no calls']],
+  'adapters/storage/postgres/buyers.ts': [
+    ['DELETE FROM buyers_by_day', 'a number of buyers that is counted anew, because a call of that day changed'],
+  ],
   'adapters/storage/postgres/lookups.ts': [
     ['DELETE FROM open_calls', 'a row by which an open call was found, which has ended; the call stays', 2],
     ['DELETE FROM settled_calls', 'a row by which a settled call was found, which is deleted or changed'],

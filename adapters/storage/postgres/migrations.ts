@@ -2,6 +2,7 @@ import type { ClientBase } from 'pg'
 import { DatabaseError, sanitized } from '../database_error.ts'
 import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import { baseline } from './baseline.ts'
+import { BUYERS } from './buyers.ts'
 import { DUE, LOOKUPS, SETTLED } from './lookups.ts'
 
 /** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
@@ -34,6 +35,7 @@ export const migrations: readonly Migration[] = [
   { name: 'lookups apart from calls', suitsOlder: true, sql: LOOKUPS },
   { name: 'settled calls of the past', suitsOlder: true, sql: SETTLED },
   { name: 'calls by when they are due', suitsOlder: true, index: 'calls_due', sql: DUE },
+  { name: 'buyers by day', suitsOlder: true, sql: BUYERS },
 ]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */

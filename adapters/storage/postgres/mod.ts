@@ -4,6 +4,7 @@ import type { Query } from '../sql/statement.ts'
 import { sqlStorage } from '../sql/storage.ts'
 import { postgresDialect } from './dialect.ts'
 import { connections, type Limits } from './connections.ts'
+import { rememberBuyers } from './counted_days.ts'
 import { databaseUrl } from './database_url.ts'
 import { seenRows } from './seen_rows.ts'
 import { sharedReads } from './shared_reads.ts'
@@ -39,6 +40,7 @@ export function postgresStorage(url: string, options: Limits = {}): PostgresStor
     batch: BATCH,
     async read(queries, answer) {
       const [query] = queries as readonly (Query | undefined)[]
+      if (query?.[0] === ask.buyersByDay) await rememberBuyers(write, query[1])
       const together = queries.length === 1 && query ? shared(query) : undefined
       if (!together) return await read(async (session) => answer((await foundBy(session, { ask: queries })) as never))
       const rows = await together
