@@ -10,7 +10,7 @@ export type SharedClock = Clock & {
   trouble(): string | undefined
 }
 
-export type SharedClockOptions = {
+type SharedClockOptions = {
   /** This machine's clock, and a monotonic one that no correction moves; both in milliseconds. */
   readonly localClock: Clock
   readonly monotonic: () => number

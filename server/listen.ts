@@ -17,7 +17,7 @@ import { statusReport } from './operator/status.ts'
 import { VERSION } from './wiring/gateways.ts'
 import type { Wired } from './wiring/mod.ts'
 
-export type Listening = {
+type Listening = {
   /** URL of the socket that all gateways share. */
   readonly url: string
   /** From now on every response closes its connection, so that clients and proxies leave before the socket does. */
@@ -26,7 +26,7 @@ export type Listening = {
   stop(now: boolean): Promise<void>
 }
 
-export type InFlight = {
+type InFlight = {
   /** Counts a request as open until the returned function is called. */
   begin(): () => void
   /** Resolves when no request is open. */

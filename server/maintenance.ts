@@ -13,7 +13,7 @@ import {
   type Storage,
 } from '../core/mod.ts'
 
-export type MaintenanceOptions = {
+type MaintenanceOptions = {
   readonly gateways: readonly Gateway[]
   readonly storage: Storage
   readonly objects: Objects

@@ -10,7 +10,7 @@ export type Timed = <Vendor extends object>(name: string, vendor: Vendor) => Ven
 export type Balance = { readonly unit: 'wei' | 'lamports'; readonly address: string; readonly amount: number }
 
 /** Figures that are read at each scrape. */
-export type Figures = {
+type Figures = {
   /** Work in progress beside requests: jobs, streams, settlements and mirrored media. */
   backgroundWork(): number
   /** Relayer keys by whether this process holds their lease. */

@@ -2,9 +2,9 @@
 import type { Environment } from './config/settings.ts'
 
 /** Read by Bun once, when a process begins. */
-export const POOL_SETTING = 'BUN_CONFIG_MAX_HTTP_REQUESTS'
+const POOL_SETTING = 'BUN_CONFIG_MAX_HTTP_REQUESTS'
 /** Size of the pool unless the environment sets another. */
-export const POOL = 4_096
+const POOL = 4_096
 /** Bun's default size. */
 const BUN_POOL = 256
 /** Kept free for nodes of chains, facilitators, media and webhooks; at most a quarter of the pool. */

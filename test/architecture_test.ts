@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, extname, join } from 'node:path'
 import manifest from '../package.json' with { type: 'json' }
 import programs from './programs/package.json' with { type: 'json' }
+import { unusedExports } from './exports.ts'
 import {
   circles,
   loaded,
@@ -235,6 +236,26 @@ test('a folder of source holds at most twenty files', () => {
   expect(loaded(paths.filter((path) => /^(core|adapters|server)\//.test(path)))).toEqual([])
 })
 
+/** Loaded by a name in a string: modules of other runtimes, of a throwaway tree, of a release that is kept. */
+const LOADED_BY_NAME = [
+  'test/adapters/chains/throwaway_family_test.ts',
+  'test/adapters/storage/releases/mod.ts',
+  'test/runtime/expect_shim.ts',
+  'test/runtime/law_worker.ts',
+]
+
+test('every export is used by another file, or is public', () => {
+  const files = paths.filter((path) => /\.tsx?$/.test(path) && !path.endsWith('.d.ts'))
+  const doors: readonly string[] = Object.values(manifest.exports).map((path) => path.slice('./'.length))
+  const isDoor = (path: string) => doors.includes(path) || LOADED_BY_NAME.includes(path)
+  expect(
+    unusedExports(
+      files.map((path) => ({ path, text: read(path) })),
+      isDoor,
+    ),
+  ).toEqual([])
+})
+
 describe('the laws of layout fail', () => {
   const graph = (edges: Readonly<Record<string, readonly string[]>>): Graph => new Map(Object.entries(edges))
 
@@ -303,6 +324,23 @@ describe('the laws of layout fail', () => {
     const files = (folder: string, count: number) => Array.from({ length: count }, (_, at) => `${folder}/${at}.ts`)
     expect(loaded([...files('core/lib', 20), ...files('adapters/providers', 30)])).toEqual([])
     expect(loaded(files('core/lib', 21))).toEqual(['core/lib holds 21 files'])
+  })
+
+  test('for an export that is imported nowhere by its name, or through a door that nobody asks for it', () => {
+    const file = (path: string, text: string) => ({ path, text })
+    const files = [
+      file('core/lib/a.ts', 'export const one = 1\nexport type Two = 2\nexport function three() {}\n'),
+      file('core/lib/mod.ts', "export { one, type Two as Second } from './a.ts'\n"),
+      file('core/mod.ts', "export * from './lib/listed.ts'\nimport { one as first } from './lib/mod.ts'\n"),
+      file('core/lib/listed.ts', 'export const listed = 1\n'),
+      file('core/lib/graph.ts', 'export const four = 4\nexport const five = 5\n'),
+      file('core/lib/lazy.ts', "const { four } = await import('./graph.ts')\n"),
+    ]
+    expect(unusedExports(files, (path) => path === 'core/mod.ts')).toEqual([
+      'core/lib/a.ts three',
+      'core/lib/mod.ts Second',
+      'core/lib/graph.ts five',
+    ])
   })
 
   test('for an import of types, and for one at run time, as for any other', () => {

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path'
 import { type Graph, graphOf, pathsIn } from './graph.ts'
 
 /** Time and size of files, by their path from the root. */
-export type Stamps = Readonly<Record<string, string>>
+type Stamps = Readonly<Record<string, string>>
 
 /** Files to check. `everything`: nothing is known yet, or a file that all others depend on has changed. */
 export type Changed = {

@@ -39,16 +39,8 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 /** A tier of one file: what every step of a call is given. */
 const ENGINE = 'core/engine.ts'
 /** What may stand in core/ itself. */
-export const CORE_FILES = [
-  'CONTRACT.md',
-  'DECISIONS.md',
-  'engine.ts',
-  'README.md',
-  'gateway.ts',
-  'mod.ts',
-  'tsconfig.json',
-]
-export const MAX_FOLDER = 20
+const CORE_FILES = ['CONTRACT.md', 'DECISIONS.md', 'engine.ts', 'README.md', 'gateway.ts', 'mod.ts', 'tsconfig.json']
+const MAX_FOLDER = 20
 /** Folders that list providers, one folder each, may be longer. */
 const INDEXES = ['adapters/providers']
 
@@ -64,7 +56,7 @@ export function resolve(from: string, specifier: string): string {
 }
 
 /** The tier of a file of core; undefined for the other files of core itself and for all other rooms. */
-export function tierOf(path: string): string | undefined {
+function tierOf(path: string): string | undefined {
   if (path === ENGINE) return 'engine'
   const [room, tier, ...rest] = path.split('/')
   return room === 'core' && rest.length > 0 ? tier : undefined

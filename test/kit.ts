@@ -80,7 +80,7 @@ export function testClock(start = START): TestClock {
   }
 }
 
-export type LogLine = {
+type LogLine = {
   readonly level: 'info' | 'warn' | 'alert'
   readonly message: string
   readonly fields: Record<string, unknown>
@@ -338,10 +338,7 @@ type At = {
 }
 
 /** A wallet with 100 USDC that speaks HTTP to a gateway. */
-export function buyerOf(
-  { name, chain, clock }: { name: string; chain: MemoryChain; clock: Clock },
-  gateway: Gateway,
-): Buyer {
+function buyerOf({ name, chain, clock }: { name: string; chain: MemoryChain; clock: Clock }, gateway: Gateway): Buyer {
   const wallet = chain.wallet(name)
   chain.fund(wallet, 100_000_000n)
 

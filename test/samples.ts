@@ -49,7 +49,7 @@ export function bmp({ width, height }: Size): Uint8Array {
 }
 
 /** Lossless WebP, whose size is 14 and 14 bits after the signature byte. */
-export function webp({ width, height }: Size): Uint8Array {
+function webp({ width, height }: Size): Uint8Array {
   const body = join(new Uint8Array([0x2f]), word(32, (width - 1) | ((height - 1) << 14), true), new Uint8Array(5))
   return join(ascii('RIFF'), word(32, 12 + body.length, true), ascii('WEBPVP8L'), word(32, body.length, true), body)
 }

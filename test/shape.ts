@@ -15,10 +15,10 @@ const ROOT = join(import.meta.dirname, '..')
 const ROOMS = ['core', 'adapters', 'server'] as const
 
 /** A function and its lines, from its head to its closing brace. */
-export type Measured = { readonly path: string; readonly line: number; readonly name: string; readonly lines: number }
+type Measured = { readonly path: string; readonly line: number; readonly name: string; readonly lines: number }
 
 /** Every function below these folders, longest first. The linter's own rule counts; one line is within its limit. */
-export function functionsIn(rooms: readonly string[]): readonly Measured[] {
+function functionsIn(rooms: readonly string[]): readonly Measured[] {
   const folder = mkdtempSync(join(tmpdir(), 'shape-'))
   try {
     const config = join(folder, 'rules.json')
@@ -48,7 +48,7 @@ function measured({ message, filename, labels }: Diagnostic): Measured {
 }
 
 /** How many members an exported type or interface has, at its outermost level. Undefined where it is not found. */
-export function membersOf(path: string, name: string): number | undefined {
+function membersOf(path: string, name: string): number | undefined {
   const text = readFileSync(join(ROOT, path), 'utf8').replaceAll(/\/\*[^]*?\*\/|\/\/.*$/gm, '')
   const head = new RegExp(String.raw`\b(?:type ${name}\b[^{=]*=|interface ${name}\b[^{]*)\s*\{`).exec(text)
   if (!head) return undefined
@@ -77,7 +77,7 @@ const WIDE = [
 const SETTINGS = ['port', 'new_wallet_calls', 'public_origin', 'relayer_key_env'] as const
 
 /** The lines of the sources that spell a setting, in snake case or in camel case. */
-export function spellingsOf(setting: string): number {
+function spellingsOf(setting: string): number {
   const camel = setting.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())
   const word = new RegExp(String.raw`\b(?:${setting}|${camel})\b`)
   const paths = pathsIn(ROOMS).filter((path) => /\.tsx?$/.test(path))

@@ -1,6 +1,6 @@
 /** Splits TypeScript source into comments, literals and code without parsing it, for tests that read the source. */
 
-export type Piece = { readonly kind: 'code' | 'comment' | 'text'; readonly start: number; readonly end: number }
+type Piece = { readonly kind: 'code' | 'comment' | 'text'; readonly start: number; readonly end: number }
 
 /** After one of these a slash begins a regular expression; after anything else it divides. */
 const BEFORE_REGEXP = /(?:^|[([{,;:=!?&|+\-*%<>~^]|\b(?:return|typeof|case|in|of|await|throw))\s*$/

@@ -4,7 +4,7 @@ import { evmFamily } from './evm/family.ts'
 import { NETWORKS } from './networks.ts'
 import { solanaFamily } from './solana/family.ts'
 
-export { evmFamily, solanaFamily }
+export { evmFamily }
 
 export const families: readonly ChainFamily[] = [evmFamily, solanaFamily]
 

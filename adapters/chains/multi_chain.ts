@@ -9,7 +9,7 @@ const MAX_OFFERS = 1_000
 const UNCHECKED: CheckResult = { kind: 'ready', warnings: [] }
 
 /** State of `multiChain`. */
-export type PaymentMethods = {
+type PaymentMethods = {
   readonly chains: readonly Chain[]
   readonly first: Chain
   readonly others: Chain[]
@@ -59,7 +59,7 @@ export function multiChain(chains: readonly Chain[]): Chain {
 }
 
 /** The chain of an offer, by its current terms or by offers seen before. */
-export function ownerOf(methods: PaymentMethods, offer: Offer, now: number): Chain | undefined {
+function ownerOf(methods: PaymentMethods, offer: Offer, now: number): Chain | undefined {
   const name = offerKey(offer)
   const owner =
     methods.chains.find((chain) => chain.terms(now).some((terms) => offerKey(terms) === name)) ??
@@ -69,7 +69,7 @@ export function ownerOf(methods: PaymentMethods, offer: Offer, now: number): Cha
 }
 
 /** Identifies an offer from before a restart that nobody's terms contain any more: its signature shows the chain. */
-export async function chainBySignature(
+async function chainBySignature(
   methods: PaymentMethods,
   payment: Payment,
   offer: Offer,
@@ -86,17 +86,12 @@ export async function chainBySignature(
   return best
 }
 
-export async function chainOf(
-  methods: PaymentMethods,
-  payment: Payment,
-  offer: Offer,
-  at: CallOptions,
-): Promise<Chain> {
+async function chainOf(methods: PaymentMethods, payment: Payment, offer: Offer, at: CallOptions): Promise<Chain> {
   return ownerOf(methods, offer, at.now) ?? (await chainBySignature(methods, payment, offer, at)).chain
 }
 
 /** Reads the first chain that knows such addresses; the others throw RangeError. */
-export async function balance(methods: PaymentMethods, address: string, at: { signal: AbortSignal }) {
+async function balance(methods: PaymentMethods, address: string, at: { signal: AbortSignal }) {
   let reason: unknown
   for (const read of methods.readable) {
     try {
@@ -109,22 +104,17 @@ export async function balance(methods: PaymentMethods, address: string, at: { si
   throw reason
 }
 
-export async function refund(
-  methods: PaymentMethods,
-  payment: Payment,
-  offer: Offer,
-  at: RefundOptions,
-): Promise<Refunding> {
+async function refund(methods: PaymentMethods, payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding> {
   const refunded = (await chainOf(methods, payment, offer, at)).refund?.(payment, offer, at)
   return (await refunded) ?? { kind: 'unavailable', reason: 'nothing is deposited with this offer' }
 }
 
-export async function proves(methods: PaymentMethods, proof: Proof): Promise<boolean> {
+async function proves(methods: PaymentMethods, proof: Proof): Promise<boolean> {
   for (const check of methods.provers) if (await check(proof)) return true
   return false
 }
 
-export async function hasSigned(
+async function hasSigned(
   methods: PaymentMethods,
   proof: SignedText,
   at: { signal: AbortSignal },
@@ -137,7 +127,7 @@ export async function hasSigned(
 }
 
 /** The problems of all chains, because whoever mends one wants to know the others. */
-export async function check(methods: PaymentMethods, at: { now: number }): Promise<CheckResult> {
+async function check(methods: PaymentMethods, at: { now: number }): Promise<CheckResult> {
   const results = await Promise.all(methods.chains.map(async (chain) => (await chain.check?.(at)) ?? UNCHECKED))
   const problems = results.flatMap((result) => (result.kind === 'wrong' ? result.problems : []))
   if (problems.length > 0) return { kind: 'wrong', problems }

@@ -3,7 +3,7 @@ import { declaredLength } from './read_body.ts'
 import { type MediaStream, NoMedia } from '../../core/mod.ts'
 import { checkedStream } from './media_download.ts'
 
-export type ClipOptions = {
+type ClipOptions = {
   readonly signal: AbortSignal
   /** Aborts the vendor's reply when the body is cancelled. */
   readonly controller: AbortController

@@ -50,7 +50,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-export type StreamOptions = {
+type StreamOptions = {
   readonly signal: AbortSignal
   /** Ends the upstream call. */
   readonly controller: AbortController

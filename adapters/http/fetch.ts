@@ -26,9 +26,9 @@ import {
 } from './vendor_call.ts'
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
-export type RequestOptions = CallOptions
+type RequestOptions = CallOptions
 
-export type VendorHttpConfig = {
+type VendorHttpConfig = {
   /** Name of the protocol, for errors and logs. */
   readonly name: string
   /** Maker of the model, named to the buyer as the source of a rate limit. */
@@ -48,14 +48,14 @@ export type VendorHttpConfig = {
 }
 
 /** `whole`: the server answered with JSON instead of a stream. */
-export type StreamReply =
+type StreamReply =
   | { readonly kind: 'stream'; readonly stream: ChatStream }
   | { readonly kind: 'whole'; readonly body: unknown }
 
-export type JsonReply = { readonly status: number; readonly body: unknown }
+type JsonReply = { readonly status: number; readonly body: unknown }
 
 /** `headers` are those of the reply. */
-export type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
+type Media = { readonly bytes: Uint8Array; readonly type: string; readonly headers: Headers }
 
 export type VendorHttp = {
   /**

@@ -1,5 +1,5 @@
 /** Whether a vendor accepts a key: one free request. */
-export type KeyVerdict =
+type KeyVerdict =
   | { readonly kind: 'accepted' }
   | { readonly kind: 'refused'; readonly status: number }
   /** The vendor cannot be reached, or has no such list. */

@@ -21,7 +21,7 @@ export type MediaOptions = {
 const MAX_REDIRECTS = 4
 /** Client errors that may pass; after any other 4xx, nobody can download it without a key. */
 const TRANSIENT = new Set([408, 425, 429])
-export const MEDIA_HEADERS = {
+const MEDIA_HEADERS = {
   accept: 'image/*, video/*, audio/*',
   'accept-encoding': 'identity',
   'user-agent': 'farebox',
@@ -165,7 +165,7 @@ async function headOf(chunks: AsyncIterator<Uint8Array>): Promise<Uint8Array[]> 
 }
 
 /** Follows redirects to a response with an unread body, and checks the address of every hop. */
-export function guardedGet({
+function guardedGet({
   lookup = systemAddresses,
   trusted = [],
 }: MediaOptions): (start: string, at: Pick<Fetching, 'signal' | 'foreign'>) => Promise<IncomingMessage> {
@@ -219,7 +219,7 @@ export function guardedGet({
 }
 
 /** Returns the declared length, if any. Throws for a response whose body must not be read. */
-export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
+function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes: number): number | undefined {
   if (statusCode >= 400 && statusCode < 500 && !TRANSIENT.has(statusCode))
     throw new NoMedia(`the media host answered ${statusCode}`)
   if (statusCode < 200 || statusCode >= 300) throw new Error(`the media host answered ${statusCode}`)
@@ -235,7 +235,7 @@ export function checkHead({ statusCode = 0, headers }: IncomingMessage, maxBytes
  * The type by the first bytes, or the claimed type if it cannot be verified. Throws NoMedia for a false claim or an
  * empty body.
  */
-export function checkedType(bytes: Uint8Array, contentType: string | null | undefined): string {
+function checkedType(bytes: Uint8Array, contentType: string | null | undefined): string {
   const claimed = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   const type = mediaTypeOf(bytes)
   if (!type && VERIFIABLE.test(claimed))

@@ -28,7 +28,7 @@ const HEAD_BYTES = 32
 const MEDIA_HEAD_BYTES = 64
 
 /** Detects the MIME type of an image; undefined when it is none of the eight formats of contract 5.36. */
-export function typeOf(bytes: Uint8Array): string | undefined {
+function typeOf(bytes: Uint8Array): string | undefined {
   const head = String.fromCharCode(...bytes.subarray(0, HEAD_BYTES))
   return SIGNATURES.find(([, at, marks]) => marks.some((mark) => head.startsWith(mark, at)))?.[0]
 }

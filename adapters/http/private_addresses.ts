@@ -1,7 +1,7 @@
 /** Addresses that a foreign URL may reach: only the public internet (IANA special-purpose address registries). */
 import { BlockList, isIP } from 'node:net'
 
-export type Address = { readonly address: string; readonly family: number }
+type Address = { readonly address: string; readonly family: number }
 /** Resolves every address of a host. */
 export type Lookup = (host: string) => Promise<readonly Address[]>
 

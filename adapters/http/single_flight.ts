@@ -51,7 +51,7 @@ export function singleFlight(failures: TtlCache<unknown>) {
 const isBusy = (error: unknown): boolean => error instanceof ApiError && error.code === 'BUSY'
 
 /** `set` returns the value. */
-export type TtlCache<T> = { get(key: string): { readonly value: T } | undefined; set(key: string, value: T): T }
+type TtlCache<T> = { get(key: string): { readonly value: T } | undefined; set(key: string, value: T): T }
 
 /** Caches values for a time, up to a total weight of `maxWeight`; evicts the oldest first. */
 export function ttlCache<T>({

@@ -22,7 +22,7 @@ export type CallOptions = {
 }
 
 /** A GET if there is no body. */
-export type OutgoingRequest = {
+type OutgoingRequest = {
   readonly url: string
   /** The upstream id of the requested model, if the request names one. */
   readonly model?: string
@@ -33,7 +33,7 @@ export type OutgoingRequest = {
 }
 
 /** A slot at the vendor. A stream keeps it until its end; whatever else, until it is read. */
-export type Slot = { readonly leave: (() => void) | undefined; isHandedOver: boolean }
+type Slot = { readonly leave: (() => void) | undefined; isHandedOver: boolean }
 
 /** One vendor's API: its settings, its slots and its outages. */
 export type Client = {
@@ -58,7 +58,7 @@ export type Reply = {
   readonly controller: AbortController
   readonly slot: Slot
 }
-export type Read<T> = (reply: Reply) => Promise<T>
+type Read<T> = (reply: Reply) => Promise<T>
 
 const MAX_ERROR_BYTES = 64 * 1024
 /** Statuses by which an overloaded server refuses before it starts work (decision 72). */

@@ -11,7 +11,7 @@ export type VendorSlots = {
   isFull(host: string): boolean
 }
 
-export type SlotLimits = {
+type SlotLimits = {
   /** At one host. */
   readonly each: number
   /** At all hosts together: what the runtime can have under way, without what chains and storages need. */

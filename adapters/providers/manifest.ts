@@ -135,7 +135,7 @@ export type Protocol<Kind extends ModelKind> = {
 }
 
 /** Protocols by the name that accounts use. */
-export type Protocols = { readonly [Kind in ModelKind]?: Readonly<Record<string, Protocol<Kind>>> }
+type Protocols = { readonly [Kind in ModelKind]?: Readonly<Record<string, Protocol<Kind>>> }
 
 /** The account of a maker, which its API key turns on. Catalog rows name it as their vendor. */
 export type Account<Settings = Values> = {

@@ -27,7 +27,7 @@ export type Restored = Contents & {
 }
 
 /** Result of a check. */
-export type Checked = { readonly level: 'ok' | 'warning' | 'wrong'; readonly message: string }
+type Checked = { readonly level: 'ok' | 'warning' | 'wrong'; readonly message: string }
 
 /** Facts in a ledger that identify the chain that it was written on. */
 export type LedgerOrigin = {

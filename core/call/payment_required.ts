@@ -19,7 +19,7 @@ import { type Listed, priceInput, priceUnchecked } from './price.ts'
 export type Asking = { readonly endpoint: Sold | Free; readonly requestContext: RequestContext }
 
 /** The price, the offers, and the body fields that say why payment is required. `error` is a code of the scheme. */
-export type Demand = {
+type Demand = {
   readonly price: Price
   readonly offers: readonly Offer[]
   readonly why: demands.Body

@@ -15,7 +15,7 @@ import type { RunningFields } from './poll_payment_required.ts'
 import { type PollJudged, pollProofs } from '../identity/poll_proofs.ts'
 
 /** A request to a poll route; `id` is of the call. */
-export type Polling = { readonly route: Polled; readonly requestContext: RequestContext; readonly id: string }
+type Polling = { readonly route: Polled; readonly requestContext: RequestContext; readonly id: string }
 
 export async function poll(engine: Engine, polling: Polling): Promise<Reply> {
   const { endpoint, found } = await findCall(engine, polling)

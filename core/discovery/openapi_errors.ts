@@ -37,7 +37,7 @@ const CHAT: readonly ApiErrorCode[] = [
 ]
 
 /** Every error code that an endpoint may return, except those of a 402. */
-export function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
+function errorsOf(endpoint: Endpoint): readonly ApiErrorCode[] {
   const own = endpoint.errors ?? []
   if (endpoint.kind === 'poll') return ['PAYER_MISMATCH', 'JOB_NOT_FOUND', 'INTERNAL', ...own]
   if (endpoint.kind === 'sold' && endpoint.delivery === 'stream')
@@ -83,7 +83,7 @@ function freeErrors(
 }
 
 /** A documented error of an endpoint. */
-export type DocumentedError = { readonly name: string; readonly summary: string; readonly reply: Reply }
+type DocumentedError = { readonly name: string; readonly summary: string; readonly reply: Reply }
 
 /** All documented errors except those of a 402: by code, and endpoint-specific ones. */
 export function refusalsOf(endpoint: Endpoint): readonly DocumentedError[] {
@@ -94,7 +94,7 @@ export function refusalsOf(endpoint: Endpoint): readonly DocumentedError[] {
 }
 
 /** An example error in the endpoint's format. */
-export function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
+function exampleOf(code: ApiErrorCode, endpoint: Endpoint): Reply {
   const errorFormat = endpoint.kind === 'poll' ? 'plain' : (endpoint.errorFormat ?? 'plain')
   if (code === 'RATE_LIMITED') return errorReply(rateLimited('vendor-a', 30), errorFormat)
   const named = code === 'WORK_FAILED' && endpoint.kind === 'sold' ? { error: endpoint.failure } : {}

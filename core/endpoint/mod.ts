@@ -13,15 +13,7 @@ export {
   polled,
   type Sample,
 } from './free.ts'
-export {
-  type Catalog,
-  type CatalogRow,
-  type Context,
-  type Offering,
-  type RowKind,
-  rowKind,
-  type Rows,
-} from './offering.ts'
+export { type CatalogRow, type Context, type Offering, type RowKind, rowKind } from './offering.ts'
 export { type Hybrid, type Inline, type Job, type Paid, paid, type PaidFields, type UpstreamJob } from './paid.ts'
 export {
   cachedWhileTrue,

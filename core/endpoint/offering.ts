@@ -77,7 +77,7 @@ type RowKindFields<Row extends CatalogRow> = {
   entry(row: Row): RowEntry
 }
 
-export type RowEntry = {
+type RowEntry = {
   readonly description: string
   readonly categories: readonly string[]
   readonly billing_mode: string

@@ -62,7 +62,7 @@ export function unsettled(
   )
 }
 
-export type Collected = {
+type Collected = {
   readonly stored: Stored
   readonly receipt: Receipt | null
   readonly label: string

@@ -5,7 +5,7 @@ import type { Log } from '../ports/log.ts'
 import type { Reply } from './reply.ts'
 
 /** Who makes the challenges; a promise until its secret has been read. */
-export type Issuing = () => Issuer | Promise<Issuer>
+type Issuing = () => Issuer | Promise<Issuer>
 
 export type ChargedReplies = (reply: Reply) => Reply | Promise<Reply>
 

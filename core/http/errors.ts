@@ -344,7 +344,7 @@ export const rowOf = (code: ApiErrorCode): Row => table[code]
 /**
  * `details` and `fields` are added to the body; `error` replaces the table's text; `headers` are added to the reply.
  */
-export type ApiErrorParts = {
+type ApiErrorParts = {
   /** Status of a passed-through 4xx of a service; in the plain format only. */
   readonly status?: number
   readonly error?: string

@@ -6,9 +6,9 @@ import type { Clock } from '../lib/clock.ts'
 import { ApiError } from './errors.ts'
 
 /** Limits on the object fields of a body, and on its values of all kinds. */
-export const MAX_MEMBERS = 50_000
-export const MAX_VALUES = 200_000
-export const MAX_DEPTH = 200
+const MAX_MEMBERS = 50_000
+const MAX_VALUES = 200_000
+const MAX_DEPTH = 200
 
 /** Characters scanned at once; takes a few milliseconds. */
 const SLICE = 4 << 20

@@ -15,7 +15,7 @@ import type { Log } from '../ports/log.ts'
 import type { Reply } from './reply.ts'
 
 /** Where a reply goes out: the origin with the path of the host's mount, and the path below it. */
-export type At = { readonly origin: string; readonly path: string }
+type At = { readonly origin: string; readonly path: string }
 
 export type SignedReplies = {
   /** Signs what the reply offers or attests. At once where it did so before. */

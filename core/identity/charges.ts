@@ -18,7 +18,7 @@ export type Charges = {
   problem(requestContext: Pick<RequestContext, 'payment' | 'origin'>): Promise<ChargeProblem | undefined>
 }
 
-export type ChargesContext = {
+type ChargesContext = {
   readonly gateway: string
   readonly methods: readonly ChargeMethod[]
   readonly random: (bytes: number) => Uint8Array

@@ -10,7 +10,7 @@ import { isTimely, type PollProof } from '../endpoint/request_context.ts'
 
 type Signers = Pick<Extract<Identity, { kind: 'known' }>, 'payer'>
 
-export type PollEvidence = {
+type PollEvidence = {
   /** The key of the poll URL; '' without one. */
   readonly pollKey: string
   /** A signature in the `x-poll-*` headers. */
@@ -24,7 +24,7 @@ export type PollEvidence = {
 /** `stranger`: the evidence proves nobody, or somebody else. */
 export type PollJudged = Judged | { readonly kind: 'stranger' }
 
-export type PollProofs = {
+type PollProofs = {
   readonly [Kind in keyof PollEvidence]: (call: Call, evidence: PollEvidence[Kind]) => Promise<PollJudged>
 }
 

@@ -7,10 +7,10 @@ import { containsKey, KEY_PREFIX, type KeyMode, readKey } from '../x402/api_key.
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key'] as const
 
 /** A key as it was presented; a child key has no mode. Whoever has the seed wipes it. */
-export type PresentedKey = { readonly mode: KeyMode | undefined; readonly seed: Uint8Array }
+type PresentedKey = { readonly mode: KeyMode | undefined; readonly seed: Uint8Array }
 
 /** Where a key is looked for: the headers of a request. */
-export type KeyHeaders = { readonly headers: { get(name: string): string | null } }
+type KeyHeaders = { readonly headers: { get(name: string): string | null } }
 
 /** Whether a request brings a text that begins like a key, in any of the headers. */
 export const bringsKey = ({ headers }: KeyHeaders): boolean => keyTexts(headers).length > 0

@@ -24,12 +24,12 @@ import {
 import type { Timeouts } from '../payment/timeouts.ts'
 
 /** Keyed hashes under the secrets that the replicas share. */
-export type KeyedHashes = {
+type KeyedHashes = {
   keyOf(text: string): Promise<string>
   isKey(text: string, given: string): Promise<boolean>
 }
 
-export type SignInContext = {
+type SignInContext = {
   readonly storage: Pick<RecordStorage, 'putRecord'>
   readonly chain: Pick<Chain, 'families' | 'terms' | 'hasSigned'>
   readonly clock: Clock

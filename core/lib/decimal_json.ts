@@ -2,7 +2,7 @@
 import type { Json } from './json.ts'
 
 /** A decimal in a reply; stored like any other JSON. */
-export type Exact = { readonly exact: string }
+type Exact = { readonly exact: string }
 
 const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/
 

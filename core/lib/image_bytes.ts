@@ -2,7 +2,7 @@
 import { imageSize } from 'image-size'
 import { decodeDataUri } from './base64.ts'
 
-export type Picture = { readonly type: string; readonly width: number; readonly height: number }
+type Picture = { readonly type: string; readonly width: number; readonly height: number }
 
 /** The formats of contract 5.36, by the library's name for them. */
 const TYPES: Readonly<Record<string, string>> = {

@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts'
 type Tell = (message: string, fields?: Record<string, unknown>) => void
 type Outage = { since: number; failures: number; isOpen: boolean; isLogged: boolean; alertedAt?: number }
 
-export type Outages = {
+type Outages = {
   /** Records a failure of `subject`. Alerts on the first one with its reason. */
   failed(subject: string, failure: Failure): void
   /** Records a success of `subject`, which ends its outage. */
@@ -12,7 +12,7 @@ export type Outages = {
 }
 
 /** `fields` are logged with the alert; `reason` distinguishes outages of one subject. */
-export type Failure = {
+type Failure = {
   readonly reason: string
   readonly message: string
   readonly fields?: Record<string, unknown>

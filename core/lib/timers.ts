@@ -1,7 +1,7 @@
 /** Many deadlines on one timer: a timer and two signals for each would cost more than the rest of a chat answer. */
 import type { Clock } from './clock.ts'
 
-export type Deadlines = {
+type Deadlines = {
   /**
    * Calls `late` after `ms` unless the returned function is called first. Leaves no timer behind when nothing is
    * pending.

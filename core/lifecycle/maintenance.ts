@@ -13,7 +13,7 @@ import { reconcile } from '../payment/settlement/reconcile.ts'
 import { recordIfRefused } from '../payment/unpaid/unpaid_calls.ts'
 import type { Call } from '../ports/mod.ts'
 
-export type Maintenance = {
+type Maintenance = {
   /** One round; to be called every few seconds. */
   maintain(): Promise<void>
   /**

@@ -2,7 +2,7 @@
 import { INTENT } from './method.ts'
 
 /** What a request says of a method. `unasked`: nothing, or nothing that can be read. */
-export type Acceptance = 'accepted' | 'refused' | 'unasked'
+type Acceptance = 'accepted' | 'refused' | 'unasked'
 
 const MAX_HEADER = 4_096
 const RANGE = /^([a-z*][a-z0-9:_-]*)\/([a-z*][a-z0-9:_-]*)(?:\s*;\s*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?$/i

@@ -49,7 +49,7 @@ export const credentialsIn = (headers: HeaderFields): readonly string[] =>
       .filter((text) => SCHEME.test(text)),
   )
 
-export type DecodeOptions = {
+type DecodeOptions = {
   readonly methods: readonly ChargeMethod[]
   /** Names the purchase, as the payment identifier of x402 does. */
   readonly idempotencyKey: string | null

@@ -31,7 +31,7 @@ export type Credential = {
  * The payment of an `exact` offer that a credential is: what it moves, and what the challenge prescribes of it in the
  * `extra` of the offer.
  */
-export type Charged = Pick<Payment, 'payload'> & Pick<Offer, 'network' | 'extra'>
+type Charged = Pick<Payment, 'payload'> & Pick<Offer, 'network' | 'extra'>
 
 export type ChargeMethod = {
   /** As challenges name it, in lower case. */

@@ -15,7 +15,7 @@ const TITLES = {
 /** Why a 402 was sent. */
 export type Problem = keyof typeof TITLES
 
-export type ProblemMembers = {
+type ProblemMembers = {
   readonly type: string
   readonly title: string
   readonly status: 402

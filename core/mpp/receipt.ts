@@ -3,7 +3,7 @@ import type { Receipt } from '../x402/protocol.ts'
 import { encodeUrl } from './codec.ts'
 import type { ChargeMethod } from './method.ts'
 
-export type ReceiptOf = {
+type ReceiptOf = {
   readonly method: Pick<ChargeMethod, 'name' | 'receipt'>
   readonly challengeId: string
   /** In milliseconds since 1970. */

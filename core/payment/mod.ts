@@ -1,6 +1,6 @@
 /** The rules of money, for storages that run them and for the server that configures and reports them. */
 export { type Controls, controls } from './control/controls.ts'
-export { changedMargin, MARGIN_DELAY_MS } from './control/margin.ts'
+export { changedMargin } from './control/margin.ts'
 export { Limit, ListedWallet, MaintenanceSwitch, Margin, type Rules } from './control/rules.ts'
 export {
   BALANCE_LAG_MS,

@@ -6,7 +6,7 @@ import { fits, notOnOffer, offerOf, type OfferTerms, type Terms } from '../x402/
 import type { Offer, Payment } from '../x402/protocol.ts'
 import type { Timeouts } from './timeouts.ts'
 
-export type Identified =
+type Identified =
   | (Extract<Identity, { kind: 'known' }> & { offer: Offer })
   | (Exclude<Identity, { kind: 'known' }> & { offer?: Offer })
 

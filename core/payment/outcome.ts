@@ -161,7 +161,7 @@ const TABLE: Readonly<Record<Moment, Readonly<Record<End, Row>>>> = {
 }
 
 /** `isExpired`: the authorization has expired. `costsOperator`: the work has cost the operator money. */
-export type At = { readonly moment: Moment; readonly isExpired?: boolean; readonly costsOperator?: boolean | undefined }
+type At = { readonly moment: Moment; readonly isExpired?: boolean; readonly costsOperator?: boolean | undefined }
 
 /** Looks up the meaning of a settlement's end at one moment. */
 export function meaningOf(paying: Paying, { moment, isExpired = false, costsOperator = false }: At): Meaning {

@@ -18,7 +18,7 @@ export type CallObserver = {
 }
 
 /** The verbs that change calls. A new one does not compile until it has its event. */
-export type CallChanges = Omit<CallStorage, 'getCall' | 'callOf'>
+type CallChanges = Omit<CallStorage, 'getCall' | 'callOf'>
 
 /**
  * The same verbs; what storage has done is reported to the observers, whose handlers never throw.

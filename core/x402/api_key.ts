@@ -11,7 +11,7 @@ import { bytesToHex, concatBytes, hexToBytes, utf8ToBytes } from '@noble/hashes/
 export type KeyMode = 'test' | 'live'
 
 /** A text that was read as a key. Whoever gets the seed wipes it. */
-export type KeyText =
+type KeyText =
   | { readonly kind: 'none' }
   | { readonly kind: 'mistyped' }
   | { readonly kind: 'key'; readonly mode: KeyMode; readonly seed: Uint8Array }

@@ -52,7 +52,7 @@ const MAX_BESIDE = 400
 const SHORT_URL = 96
 
 /** The head of a 402 beside the challenge of x402. */
-export type Head = {
+type Head = {
   /** Bytes of the other headers of the 402. */
   readonly beside?: number
   /** Bytes that an offer takes in `WWW-Authenticate` in another protocol; 0 without. */

@@ -19,10 +19,10 @@ export type OfferSigner = {
 }
 
 /** A signed offer or receipt as the extension carries it. */
-export type Artifact = { readonly format: 'jws'; readonly signature: string; readonly acceptIndex?: number }
+type Artifact = { readonly format: 'jws'; readonly signature: string; readonly acceptIndex?: number }
 
 /** The DID of an origin. A path on it comes before `/.well-known/did.json`, where the document is. */
-export function didOf(origin: string): string {
+function didOf(origin: string): string {
   const { host, pathname } = new URL(origin)
   const path = pathname.split('/').filter((part) => part !== '')
   return ['did:web', encodeURIComponent(host), ...(path.length > 0 ? [...path, '.well-known'] : [])].join(':')

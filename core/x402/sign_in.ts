@@ -55,7 +55,7 @@ const Signed = Type.Object({
   signature: Type.String({ maxLength: 8_192 }),
 })
 /** A client's answer: the challenge, its address, the network that it chose, and the signature. */
-export type SignedIn = Static<typeof Signed>
+type SignedIn = Static<typeof Signed>
 
 const isSigned = TypeCompiler.Compile(Signed)
 

@@ -8,7 +8,7 @@ export type Caps = {
   readonly perDay: Usdc | undefined
 }
 
-export type Budget = {
+type Budget = {
   readonly caps: Caps
   readonly journal: Journal
   /** Asks a person whether to pay all the same. */
@@ -60,7 +60,7 @@ export const beyondDay = (price: Usdc, left: Usdc): string =>
   `The price is ${inUsdc(price)} USDC, and ${inUsdc(left)} USDC are left of today's cap.`
 
 /** Takes back what the chain says was never spent, and cannot be any longer. */
-export async function reclaim(journal: Journal, isUnspent: IsUnspent | undefined): Promise<void> {
+async function reclaim(journal: Journal, isUnspent: IsUnspent | undefined): Promise<void> {
   for (const { reservation, signature } of journal.ended())
     if (await isUnspent?.(signature).catch(() => false)) journal.release(reservation)
 }

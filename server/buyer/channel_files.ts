@@ -7,7 +7,7 @@ import type { BatchSettlementClientContext, BatchSettlementEvmScheme } from '@x4
 export type ChannelConfig = ReturnType<BatchSettlementEvmScheme['buildChannelConfig']>
 
 /** With whom a channel was opened, and how. */
-export type ChannelName = {
+type ChannelName = {
   readonly origin: string
   readonly network: string
   readonly id: string

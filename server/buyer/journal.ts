@@ -22,7 +22,7 @@ export type Signature = {
 }
 
 /** A ceiling on everything that a seller may claim from a channel, as a voucher signs it. */
-export type Ceiling = { readonly channel: string; readonly amount: Usdc }
+type Ceiling = { readonly channel: string; readonly amount: Usdc }
 
 export type Journal = {
   /**

@@ -56,7 +56,7 @@ export function keyChannel(offer: Offer, { payer, key }: { readonly payer: strin
   }
 }
 
-export type KeyDepositing = {
+type KeyDepositing = {
   readonly wallet: Signer
   readonly key: Signer
   /** In base units. */

@@ -4,7 +4,7 @@
  * `base`: URL below which /v1 is. `variable`: where the key stands in the environment; the lines set it if `token` is
  * given, and read it otherwise, so that the key is shown once.
  */
-export type ToolOptions = {
+type ToolOptions = {
   readonly base: string
   readonly variable: string
   readonly token?: string | undefined

@@ -6,7 +6,7 @@ import { fieldsOf } from '../../core/lib/mod.ts'
 /** Real money, or money of test networks. */
 export type Money = 'real' | 'test'
 
-export type WalletFile = { readonly address: string; readonly key: string }
+type WalletFile = { readonly address: string; readonly key: string }
 
 /** Private key of an EVM wallet: the file holds no other. */
 const KEY = /^0x[0-9a-fA-F]{64}$/

@@ -49,7 +49,7 @@ Examples:
   },
 }
 
-export function paymentLines(payment: Payment): readonly string[] {
+function paymentLines(payment: Payment): readonly string[] {
   const { id, status, endpoint, model, payer, network, answer, timeline, authorizations } = payment
   return [
     `${id}: ${status}`,
@@ -62,7 +62,7 @@ export function paymentLines(payment: Payment): readonly string[] {
   ]
 }
 
-export function walletLines(report: WalletReport): readonly string[] {
+function walletLines(report: WalletReport): readonly string[] {
   const part = (title: string, payments: readonly PaymentRow[]) =>
     payments.length === 0 ? [] : ['', `${title}:`, ...table(payments).map((line) => `  ${line}`)]
   return [

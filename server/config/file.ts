@@ -299,7 +299,7 @@ function variablesOf(schemas: Readonly<Record<string, TSchema>>, table = ''): Re
   )
 }
 
-export type SettingsResult =
+type SettingsResult =
   | { readonly file: Settings; readonly mistakes?: never; readonly rest?: never }
   | {
       readonly file?: never

@@ -8,7 +8,7 @@ import type { Environment } from './settings.ts'
 import { type Maker, makers, protocolsOf } from './providers.ts'
 import type { VendorTable } from './vendors.ts'
 
-export type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
+type Found = { readonly vendors: VendorTable; readonly rows: readonly ChatSetting[] }
 
 /** The vendors from the environment. A vendor in the file ignores the environment. */
 export function fromEnvironment(

@@ -28,7 +28,7 @@ import { resolveVideos, type ServedVideos } from './video.ts'
 import { readTelemetry, type TelemetryConfig } from '../signals/otel_config.ts'
 import { checkVendorNames, checkVendors, keyedVendors, resolveImages, type ServedCatalog } from './vendors.ts'
 
-export { DEFAULT_DIR, DEVNET_DIR, File, variables } from './file.ts'
+export { DEFAULT_DIR, DEVNET_DIR, File } from './file.ts'
 
 /** Settings as they are read, and what is derived from them in place of some. */
 export type Config = Omit<Settings, Resolved | keyof Derived> & Derived
@@ -86,7 +86,7 @@ type Derived = Services & {
   readonly rpc: RpcNodes
 }
 
-export type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
+type ConfigResult = { ok: true; config: Config } | { ok: false; mistakes: readonly string[] }
 
 /** How this machine reaches a gateway that listens on all addresses. */
 const LOOPBACK: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' }
@@ -110,8 +110,8 @@ export function listenUrl(env: Environment): string {
 }
 
 /** A mistake and where it is; without a line, it is in the environment. */
-export type ConfigError = Partial<Position> & { readonly file?: string; readonly message: string }
-export type ReadResult =
+type ConfigError = Partial<Position> & { readonly file?: string; readonly message: string }
+type ReadResult =
   | { ok: true; config: Config }
   /** `mistakes` are the errors as lines of text. */
   | { ok: false; mistakes: readonly string[]; errors: readonly ConfigError[] }

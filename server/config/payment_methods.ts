@@ -35,7 +35,7 @@ export const familyOfMethod = (method: PaymentMethod): ChainFamily | undefined =
 /** The name of a network in replies, where it is known (contract 1.13). */
 export const labelOf = (network: string | undefined): string | undefined => networkFacts(network)?.label
 
-export const isTestNetwork = (network: string): boolean => networkFacts(network)?.isTest === true
+const isTestNetwork = (network: string): boolean => networkFacts(network)?.isTest === true
 
 /** Whether it is paid with test money. */
 export function isPlayMoney(paymentMethod: PaymentMethod): boolean {

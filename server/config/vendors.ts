@@ -295,7 +295,7 @@ export function servingOf<Kind extends ModelKind>(
 /**
  * Reads the key from its variable. A variable that is not set is reported once, for the vendor or row that names it.
  */
-export function keyOf(
+function keyOf(
   { key_env }: { readonly key_env?: string },
   { at, env, mistakes }: { readonly at: string; readonly env: Environment; readonly mistakes: string[] },
 ): string | undefined {

@@ -24,7 +24,7 @@ export type Anvil = {
   stop(): Promise<void>
 }
 
-export type AnvilOptions = {
+type AnvilOptions = {
   /** State file: read if it exists, written when the node ends, except by SIGKILL. Without it nothing is saved. */
   readonly statePath?: string | undefined
   /** Seconds between saves while blocks are made, which a power loss may cost. Default 10. */

@@ -14,9 +14,9 @@ import {
   type PaymentRequest,
 } from './batched_checks.ts'
 
-export type TransferStatus = 'received' | 'batched' | 'confirmed' | 'completed' | 'failed'
+type TransferStatus = 'received' | 'batched' | 'confirmed' | 'completed' | 'failed'
 
-export type BatchedTransfer = {
+type BatchedTransfer = {
   readonly id: string
   status: TransferStatus
   readonly token: 'USDC'
@@ -31,7 +31,7 @@ export type BatchedTransfer = {
   updatedAt: string
 }
 
-export type BatchedOptions = {
+type BatchedOptions = {
   readonly clock: { now(): number }
   /** CAIP-2 id, such as `eip155:84532`. */
   readonly network: string

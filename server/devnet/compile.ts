@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import solc from 'solc'
 
 /** `runtime` is code to place at an address, `creation` is code to deploy with constructor arguments. */
-export type Artifact = {
+type Artifact = {
   readonly source: string
   readonly sourceHash: string
   readonly abi: readonly unknown[]

@@ -54,7 +54,7 @@ export type Devnet = {
   stop(): Promise<void>
 }
 
-export type DevnetOptions = {
+type DevnetOptions = {
   /** Directory for keys and chain. Without it nothing is saved. */
   readonly dir?: string | undefined
   readonly port?: number

@@ -8,7 +8,7 @@ import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'
 import { addressKey } from '../../core/http/mod.ts'
 
 export type Connection = { readonly fd: number; readonly address: string; readonly port: number }
-export type ConnectionLimits = { readonly total: number; readonly perAddress: number }
+type ConnectionLimits = { readonly total: number; readonly perAddress: number }
 
 /** Descriptors left for the database, upstream connections and files. */
 const RESERVED = 64
@@ -73,7 +73,7 @@ export function excess(
 
 type Peer = { readonly address: string; readonly port: number }
 
-export type ConnectionGuard = {
+type ConnectionGuard = {
   /** Marks a request of this peer as started. Call the returned function once, when its response has begun. */
   begin(peer: Peer | null): (reply: { readonly isStream: boolean }) => void
   stop(): void

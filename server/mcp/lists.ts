@@ -7,7 +7,7 @@ import type { Reply } from '../../core/mod.ts'
 import type { Operations } from './tools.ts'
 
 /** `key` has all that the reply depends on beside the tools: what the library reads of the request, but its id. */
-export type ListRequest = {
+type ListRequest = {
   readonly message: Readonly<Record<string, unknown>>
   readonly id: string | number
   readonly key: string

@@ -29,7 +29,7 @@ const sdk = async (): Promise<Sdk> => (loaded ??= await load())
 const spokenVersions = async (): Promise<readonly string[]> => (await sdk()).SUPPORTED_PROTOCOL_VERSIONS
 
 /** Where the tools are, and what answers a request of the HTTP API, paid for or not. */
-export type Api = {
+type Api = {
   readonly version: string
   /** `isFresh`: as the gateway sells now; otherwise as it was read before, if it was. */
   operations(isFresh: boolean): Promise<Operations>
@@ -140,7 +140,7 @@ function payment(meta: unknown): Record<string, string> {
 export type McpEndpoint = (request: Request, caller: McpCaller) => Promise<Reply>
 
 /** `called` is told of each request of the HTTP API that a tool has made. */
-export type McpCaller = Caller & { readonly origin: string; called?(call: ToolCall): void }
+type McpCaller = Caller & { readonly origin: string; called?(call: ToolCall): void }
 export type ToolCall = { readonly tool: string; readonly status: number; readonly ms: number }
 
 /** Messages of one request: older revisions of the protocol have batches. */

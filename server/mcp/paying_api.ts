@@ -10,7 +10,7 @@ import type { openWallet } from '../cli/buy/wallet.ts'
 /** Answers a 402; see `openWallet`. */
 export type Wallet = Awaited<ReturnType<typeof openWallet>>
 
-export type PayingOptions = {
+type PayingOptions = {
   readonly caps: Caps
   readonly journal: Journal
   wallet(offer: Offer): Promise<Wallet>

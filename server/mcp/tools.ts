@@ -3,14 +3,14 @@ import type { JSONObject } from '@modelcontextprotocol/server'
 import { fieldsOf, isFields, objectsOf } from '../../core/lib/mod.ts'
 
 /** A JSON Schema whose value is an object. */
-export type ObjectSchema = {
+type ObjectSchema = {
   readonly type: 'object'
   readonly properties: Readonly<Record<string, JSONObject>>
   readonly required?: string[]
   readonly additionalProperties?: boolean
 }
 
-export type Tool = {
+type Tool = {
   readonly name: string
   readonly title: string
   readonly description: string
@@ -19,16 +19,16 @@ export type Tool = {
 }
 
 /** A request of the HTTP API. `path` has its query. */
-export type ApiRequest = { readonly method: string; readonly path: string; readonly body?: string }
+type ApiRequest = { readonly method: string; readonly path: string; readonly body?: string }
 
 /** A tool, and the request of the HTTP API that a call of it stands for. */
-export type Operation = { readonly tool: Tool; request(args: Readonly<Record<string, unknown>>): ApiRequest }
+type Operation = { readonly tool: Tool; request(args: Readonly<Record<string, unknown>>): ApiRequest }
 
 /** Free operations that an agent needs in order to choose: what is for sale, and what becomes of a job. */
 const MODELS = 'models'
 const FREE = new Set([MODELS, 'audio.voices'])
 
-export const COLLECT = 'collect_result'
+const COLLECT = 'collect_result'
 
 /** Tools by name. */
 export type Operations = ReadonlyMap<string, Operation>

@@ -5,7 +5,7 @@ import { type Config, databaseInWords } from '../config/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { PaymentMethod } from '../config/payment_methods.ts'
 
-export type SettingRow = { readonly name: string; readonly value: string }
+type SettingRow = { readonly name: string; readonly value: string }
 export type Section = { readonly title: string; readonly settings: readonly SettingRow[] }
 
 type SettingValue = string | number | boolean | readonly string[] | undefined

@@ -15,7 +15,7 @@ const API = `${CONSOLE}/api/`
 
 const MAX_BODY = 2_000
 
-export type ConsoleAt = {
+type ConsoleAt = {
   readonly path: string
   readonly search: string
   readonly ip: string
@@ -23,7 +23,7 @@ export type ConsoleAt = {
   readonly origin: string
 }
 
-export type ConsoleOptions = {
+type ConsoleOptions = {
   readonly token: string
   readonly api: OperatorApi
   readonly clock: { now(): number }

@@ -10,7 +10,6 @@ import {
   ListedWallet,
   MaintenanceSwitch,
   Margin,
-  MARGIN_DELAY_MS,
   type Rules,
 } from '../../core/payment/mod.ts'
 import { failed, invalid } from './replies.ts'
@@ -194,6 +193,3 @@ const nothing = (): Reply =>
 function wrongMethod(method: string, allow: string): Reply {
   return failed(405, 'Method not allowed', { message: `${method} is not served here; allowed: ${allow}.` }, { allow })
 }
-
-/** Seconds until a changed margin is in force. */
-export const MARGIN_DELAY_SECONDS = MARGIN_DELAY_MS / 1_000

@@ -10,7 +10,7 @@ export type KeySources = {
   readonly rules: () => Pick<Rules, 'blocked'>
 }
 
-export const KEYS_ON_PAGE = 100
+const KEYS_ON_PAGE = 100
 
 /** The key is blocked by its own address, or by that of its payer. */
 function blockOf(addresses: readonly string[], blocked: Rules['blocked']) {

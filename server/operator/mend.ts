@@ -4,7 +4,7 @@ import type { Storage } from '../../core/ports/mod.ts'
 import { type Offer, type Receipt, usdc } from '../../core/x402/mod.ts'
 import type { ChainSide, Difference, OnChain } from './reconcile.ts'
 
-export type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
+type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
 
 /** `gateway` is the name that the payments are booked on. */
 type MendedLedger = { readonly storage: Mending; readonly side: ChainSide; readonly gateway: string }

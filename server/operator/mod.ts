@@ -15,7 +15,7 @@ import { readSeriesQuery, seriesOf } from './series.ts'
 
 export type OperatorApi = (request: Request, url: { readonly path: string; readonly search: string }) => Promise<Reply>
 
-export type OperatorOptions = {
+type OperatorOptions = {
   readonly ledger: LedgerReads
   readonly clock: { now(): number }
   readonly version: string

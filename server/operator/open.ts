@@ -2,7 +2,7 @@
 import type { LedgerEntry, LedgerReads } from '../../core/ports/mod.ts'
 import { type PaymentRow, rowOf } from './payment.ts'
 
-export type OpenCall = PaymentRow & {
+type OpenCall = PaymentRow & {
   /** Seconds since it was opened. */
   readonly age_seconds: number
   /** Advice to the operator: what the gateway does by itself, and what a person can do. */

@@ -142,7 +142,7 @@ const series = {
   },
 }
 
-export const error = {
+const error = {
   type: 'object',
   required: ['error', 'message'],
   properties: { error: text, message: text, details: { type: 'array', items: { type: 'object' } } },

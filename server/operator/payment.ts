@@ -27,7 +27,7 @@ export const STATUS_WORDS: Readonly<Record<Status, string>> = {
   unresolved: 'the outcome could not be found out in time; look it up on the chain',
 }
 
-export type TimelineEvent = {
+type TimelineEvent = {
   readonly at: string
   readonly event:
     | 'quoted'

@@ -4,7 +4,7 @@ import { addressIn, type LedgerCursor, type LedgerEntry, type LedgerReads } from
 import { print, usdc } from '../../core/x402/mod.ts'
 import { iso, type Payment, type PaymentRow, paymentOf, rowOf, type Status, STATUSES, statusOf } from './payment.ts'
 
-export type Filter = {
+type Filter = {
   /** Milliseconds since 1970, the first inclusive and the second exclusive. */
   readonly since: number
   readonly until: number
@@ -21,7 +21,7 @@ export type Page = { readonly payments: readonly PaymentRow[]; readonly next: st
 
 /** A field that cannot be read: its name, its value and what is allowed. */
 export type Mistake = { readonly path: string; readonly message: string }
-export type ReadFilter =
+type ReadFilter =
   | { readonly ok: true; readonly filter: Filter }
   | { readonly ok: false; readonly mistakes: readonly Mistake[] }
 
@@ -189,7 +189,7 @@ function walletAnswer({ wallet, calls, spent, lastAt, waiting, inDoubt }: Totals
 }
 
 /** The wallet in the spelling of the ledger, such as with its checksum; others unchanged. */
-export const walletOf = (address: string): string => addressIn(families, lowerPrefix(address)) ?? address
+const walletOf = (address: string): string => addressIn(families, lowerPrefix(address)) ?? address
 
 /** Whether a name is a wallet of any family of chains. */
 export const isWallet = (name: string): boolean => addressIn(families, lowerPrefix(name)) !== undefined

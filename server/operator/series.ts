@@ -17,12 +17,12 @@ const UNITS = ['hour', 'day'] as const
 const NAMES = ['gateway', 'endpoint', 'model'] as const
 
 type SeriesQuery = Parameters<LedgerReads['callTotals']>[0]
-export type ReadSeries =
+type ReadSeries =
   | { readonly ok: true; readonly query: SeriesQuery }
   | { readonly ok: false; readonly mistakes: readonly Mistake[] }
 
 /** Figures of an hour, a day or a whole range. Durations are null if nothing was completed. */
-export type Figures = {
+type Figures = {
   readonly completed: number
   readonly failed: number
   readonly settled: number
@@ -33,7 +33,7 @@ export type Figures = {
   readonly p95_ms: number | null
 }
 
-export type Series = {
+type Series = {
   readonly unit: 'hour' | 'day'
   readonly since: string
   readonly until: string

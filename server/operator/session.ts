@@ -10,7 +10,7 @@ import type { RecordStorage } from '../../core/ports/mod.ts'
 
 export type SessionRecords = Pick<RecordStorage, 'putRecord' | 'getRecord'>
 
-export type Sessions = {
+type Sessions = {
   /** The cookie of a new session where the token is right. */
   open(token: string, at: { readonly isSecure: boolean }): string | undefined
   /** Ends the session of this request, copies of its cookie included, and returns a cookie that removes it. */

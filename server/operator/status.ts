@@ -3,7 +3,7 @@ import type { Gateway } from '../../core/mod.ts'
 import type { GatewayConfig } from '../config/gateways.ts'
 import type { AccountReport } from './accounts.ts'
 
-export type StatusSources = {
+type StatusSources = {
   readonly version: string
   readonly gateways: readonly {
     readonly gateway: Pick<Gateway, 'fetch' | 'name'>
@@ -19,7 +19,7 @@ export type StatusSources = {
 }
 
 type ChainHealth = { status?: string; reason?: string | null; detail?: string }
-export type ModelHealth = {
+type ModelHealth = {
   readonly id: string
   readonly status: string
   readonly last_success_at: string | null

@@ -5,7 +5,7 @@
 import { isSameSecret } from '../../core/lib/mod.ts'
 
 /** Why a request is refused, with the status that its program does not retry. */
-export type Refusal = { readonly status: 401 | 403; readonly message: string }
+type Refusal = { readonly status: 401 | 403; readonly message: string }
 
 /** Header fields in which programs send what they take for an API key. */
 export const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key', 'x-goog-api-key']

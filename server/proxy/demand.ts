@@ -15,7 +15,7 @@ export type Demand = {
 
 /** The longest body of a 402 that is read, in bytes, and the longest time that it may take. */
 const MAX_BODY = 256 * 1024
-export const BODY_MS = 10_000
+const BODY_MS = 10_000
 
 /** Networks on which this money is paid, with their USDC. */
 export const networksOf = (money: Money) =>

@@ -2,7 +2,7 @@
 import { fieldsOf } from '../../core/lib/mod.ts'
 import { printable } from './payees.ts'
 
-export type Format = 'openai' | 'anthropic' | 'google'
+type Format = 'openai' | 'anthropic' | 'google'
 
 /** The API that a path belongs to. */
 export function formatOf(path: string): Format {

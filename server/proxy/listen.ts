@@ -1,7 +1,7 @@
 /** The socket of the proxy: on loopback alone, so that no other machine reaches it. */
 import { MAX_REQUEST } from './order.ts'
 
-export type Listener = { readonly port: number; stop(): Promise<void> }
+type Listener = { readonly port: number; stop(): Promise<void> }
 
 /** Throws where the port is taken. */
 export function listenLocally(port: number, handle: (request: Request) => Promise<Response>): Listener {

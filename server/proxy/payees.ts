@@ -3,11 +3,11 @@ import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { isFields } from '../../core/lib/mod.ts'
 
-export type Payee = { readonly seller: string; readonly network: string; readonly payTo: string }
+type Payee = { readonly seller: string; readonly network: string; readonly payTo: string }
 
 export type Payees = { isAllowed(payee: Payee): Promise<boolean> }
 
-export type PayeeOptions = {
+type PayeeOptions = {
   /** File of the agreed payees. */
   readonly path: string
   /** Addresses that alone are allowed; nobody is asked then. */

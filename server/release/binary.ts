@@ -10,7 +10,7 @@ import { finishedPages } from './web_pages.ts'
 const ROOT = join(import.meta.dirname, '../..')
 
 /** A platform, as Bun's compiler, its npm package and the prebuilt libraries name it. */
-export type Platform = { readonly target: Bun.Build.CompileTarget; readonly runtime: string; readonly prebuilt: string }
+type Platform = { readonly target: Bun.Build.CompileTarget; readonly runtime: string; readonly prebuilt: string }
 
 export const PLATFORMS = {
   'linux-x64': { target: 'bun-linux-x64', runtime: 'bun-linux-x64', prebuilt: 'linux-x64' },

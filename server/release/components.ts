@@ -4,7 +4,7 @@ import { join } from 'node:path'
 
 const ROOT = join(import.meta.dirname, '../..')
 
-export type Component = {
+type Component = {
   readonly name: string
   readonly version: string
   /** The folder from the root, such as `node_modules/pino`. */
@@ -13,7 +13,7 @@ export type Component = {
 }
 
 /** Metadata of a bundle from the bundler. */
-export type Metafile = Bun.BuildOutput['metafile']
+type Metafile = Bun.BuildOutput['metafile']
 
 /** The folders of the packages whose files went into a bundle, sorted. */
 export function packagesIn(metafile: Metafile | undefined): readonly string[] {

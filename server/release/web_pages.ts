@@ -3,7 +3,7 @@ import { bundle } from '../web/bundle.ts'
 import { packagesIn } from './components.ts'
 
 /** `packages`: the folders of the packages that are in the pages. */
-export type FinishedPages = { readonly plugin: Bun.BunPlugin; readonly packages: readonly string[] }
+type FinishedPages = { readonly plugin: Bun.BunPlugin; readonly packages: readonly string[] }
 
 /** The pages are bundled first: the bundler does not start a second bundle while it makes one. */
 export async function finishedPages(): Promise<FinishedPages> {

@@ -4,7 +4,7 @@
  */
 import type { Clock, Log } from '../../core/mod.ts'
 
-export type AlertEvent =
+type AlertEvent =
   | 'gas_low'
   | 'sales_stopped'
   | 'clock_skew'
@@ -50,7 +50,7 @@ const QUIET_ROUNDS = 2
 
 type Known = { condition: Condition; readonly since: number; quiet: number }
 
-export type Alerts = { round(): Promise<void>; stop(): void }
+type Alerts = { round(): Promise<void>; stop(): void }
 
 /** Looks at once, then every few seconds until `stop`. */
 export function startAlerts(options: AlertsOptions): Alerts {

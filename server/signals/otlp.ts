@@ -5,7 +5,7 @@
 import type { Clock, Log } from '../../core/mod.ts'
 import type { TelemetryConfig } from './otel_config.ts'
 
-export type Attributes = Readonly<Record<string, string | number | boolean>>
+type Attributes = Readonly<Record<string, string | number | boolean>>
 export type Span = {
   readonly traceId: string
   readonly spanId: string

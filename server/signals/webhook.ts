@@ -6,7 +6,7 @@ import { createHmac } from 'node:crypto'
 import type { Clock, Log } from '../../core/mod.ts'
 import type { AlertReport } from './alerts.ts'
 
-export type WebhookOptions = {
+type WebhookOptions = {
   readonly url: string
   /** `whsec_` and base64, or any text. Without it nothing is signed. */
   readonly secret?: string | undefined
@@ -16,7 +16,7 @@ export type WebhookOptions = {
   readonly fetch?: (url: string, init: RequestInit) => Promise<{ readonly status: number }>
 }
 
-export type Webhook = {
+type Webhook = {
   send(report: AlertReport): void
   /** Resolves when the queue is empty, or after `ms`. */
   flush(ms: number): Promise<void>

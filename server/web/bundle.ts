@@ -84,7 +84,7 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 /** The files, and what the bundler says of what went into them. */
-export type Bundle = { readonly files: readonly WebFile[]; readonly metafile: Bun.BuildOutput['metafile'] }
+type Bundle = { readonly files: readonly WebFile[]; readonly metafile: Bun.BuildOutput['metafile'] }
 
 /** Bundles every page. Throws with the compiler's output when a source does not compile. */
 export async function bundle(): Promise<Bundle> {

@@ -13,7 +13,7 @@ import manifest from '../../package.json' with { type: 'json' }
  * The reply to a GET of a page or of one of its files; undefined where there is none, or when a program asks for a page
  * that only people read.
  */
-export type WebPages = {
+type WebPages = {
   (request: Request, at: { path: string; origin: string }): Promise<Reply> | Reply | undefined
   /** The 402 of a browser as the playground of that route, where it can be paid. Other replies stay as they are. */
   payable(request: Request, reply: Reply): Promise<Reply>

@@ -26,7 +26,7 @@ export type WatchedAccounts = {
   readonly apiKeys?: ChainKeys | undefined
 }
 
-export type Chaining = Opening & {
+type Chaining = Opening & {
   readonly isDevnet: boolean
   readonly storage: Storage
   readonly workerId: string

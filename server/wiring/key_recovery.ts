@@ -5,7 +5,7 @@ import { systemClock } from '../../adapters/local.ts'
 import type { Config } from '../config/mod.ts'
 import { openForWriting } from './ledger.ts'
 
-export type RecoveredKeys = { readonly network: string; readonly channels: number; readonly toBlock: number }
+type RecoveredKeys = { readonly network: string; readonly channels: number; readonly toBlock: number }
 
 /**
  * Writes the records of the keys of every network that takes keys, from this block on. A record that is there stays as

@@ -3,7 +3,7 @@ import { storageManifest } from '../../adapters/storage/manifests.ts'
 import type { LedgerReads } from '../../core/ports/mod.ts'
 import type { Config } from '../config/mod.ts'
 
-export type OpenedLedger = LedgerReads & { close(): Promise<void> }
+type OpenedLedger = LedgerReads & { close(): Promise<void> }
 export type BackupContents = Awaited<ReturnType<StorageManifest['backup']>>
 
 /** Opens the ledger to read it beside a running gateway. Throws where there is none to read. */

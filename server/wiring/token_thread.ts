@@ -10,7 +10,7 @@ import { startTokenWorker } from '../start_token_worker.ts'
 export type TokenQuestion = { readonly id: number; readonly text: string; readonly limit: number }
 export type TokenAnswer = { readonly id: number } & ({ readonly tokens: number } | { readonly error: string })
 
-export type TokenThread = {
+type TokenThread = {
   /** Counts like `countTokens` of the adapters. Rejects when the thread cannot count; the next count starts another. */
   readonly countTokens: CountTokens
   /** Ends the thread. Counts under way reject. */

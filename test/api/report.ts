@@ -23,7 +23,7 @@ type Module = {
 }
 
 /** The reports by the path of their file in this folder. `types` is the folder with the declarations. */
-export function apiReports(types: string): ReadonlyMap<string, string> {
+function apiReports(types: string): ReadonlyMap<string, string> {
   const modules = new Map<string, Module>()
   const moduleOf = (file: string): Module => {
     const known = modules.get(file) ?? parse(file)

@@ -66,7 +66,7 @@ export async function ask(
 }
 
 /** A raw request, with a payment or without. */
-export function request(payment?: string): string {
+function request(payment?: string): string {
   const paid = payment === undefined ? '' : `payment-signature: ${payment}\r\n`
   return `POST ${GENERATIONS} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n${paid}content-length: ${ORDER.length}\r\n\r\n${ORDER}`
 }

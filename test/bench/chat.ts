@@ -13,7 +13,7 @@ import { portkey, portkeyHeaders } from './portkey.ts'
 import { count, fixed, goal, median, table, total, verdict } from './print.ts'
 import { UPSTREAM_JOB } from './upstream.ts'
 
-export type ChatBench = ChatProcesses & Pick<Pace, 'isQuick' | 'isOver'>
+type ChatBench = ChatProcesses & Pick<Pace, 'isQuick' | 'isOver'>
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number; readonly streams: number }
 

@@ -13,7 +13,6 @@ import { memoryObjects } from '../../adapters/objects/memory.ts'
 import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
 import { countTokens, textDigest, warmTokenizer } from '../../adapters/token_counter.ts'
 import { openaiChat } from '../../adapters/providers/openai/chat.ts'
-import { CHAT_TIMEOUT_MS } from '../../adapters/providers/lib/chat/provider.ts'
 import { gateway, memoized, retention, type Storage } from '../../core/mod.ts'
 import { app } from '../../server/app.ts'
 import type { Devnet } from '../../server/devnet/mod.ts'
@@ -129,7 +128,7 @@ async function startFarebox({ baseUrl, dir, channels, isThreaded = false }: Give
     baseUrl,
     key: 'bench',
     maker: 'bench',
-    timeoutMs: CHAT_TIMEOUT_MS,
+    timeoutMs: 120_000,
     clock: systemClock,
     log,
   })

@@ -13,14 +13,14 @@ export type ChatProcesses = {
   readonly children: Bun.Subprocess[]
 }
 
-export type Worker = {
+type Worker = {
   readonly port: number
   readonly child: Bun.Subprocess
   facts(): Promise<Facts>
   stop(): Promise<void>
 }
 
-export type Load = {
+type Load = {
   run(command: Omit<Command, 'file'>, requests: readonly string[]): Promise<Measured>
   stop(): void
 }

@@ -110,7 +110,7 @@ async function startGateway(host: string, store: Store): Promise<void> {
 
 // ── the measurement ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type ClipBench = { readonly scratch: string; readonly isQuick: boolean; readonly children: Bun.Subprocess[] }
+type ClipBench = { readonly scratch: string; readonly isQuick: boolean; readonly children: Bun.Subprocess[] }
 
 export async function clip({ scratch, isQuick, children }: ClipBench): Promise<void> {
   const bytes = isQuick ? QUICK_BYTES : CLIP_BYTES

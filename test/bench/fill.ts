@@ -8,7 +8,7 @@ import { sqliteStorage } from '../../adapters/storage/sqlite/mod.ts'
  * evenly from `since` to `until` days ago. `unpaid` waited for a poll that never came. All but `emptied` have expired
  * at `now`.
  */
-export type Filling = {
+type Filling = {
   readonly rows: number
   readonly kind: 'settled' | 'emptied' | 'unpaid'
   readonly now: number
@@ -17,7 +17,7 @@ export type Filling = {
 }
 
 /** Wallets that the calls belong to, in equal shares. */
-export const WALLETS = 10_000
+const WALLETS = 10_000
 const PORTION = 100_000
 const DAY_MS = 86_400_000
 

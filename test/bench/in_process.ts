@@ -119,7 +119,7 @@ export function vouchers(storage: Storage): Money {
 }
 
 /** So many keys, each with a channel of its own. */
-export async function apiKeys(storage: Storage, count: number): Promise<Money> {
+async function apiKeys(storage: Storage, count: number): Promise<Money> {
   const chain = voucherChain(storage, [], undefined, undefined, FREE, true)
   const now = Date.now()
   const [terms] = chain.terms(now)

@@ -7,7 +7,7 @@ import type { Pace } from './pace.ts'
 import { count, fixed, goal, median, table, total } from './print.ts'
 import type { Measured } from './load.ts'
 
-export type MarketBench = { readonly load: Generator; readonly enter: Entered } & Pick<Pace, 'isQuick' | 'isOver'>
+type MarketBench = { readonly load: Generator; readonly enter: Entered } & Pick<Pace, 'isQuick' | 'isOver'>
 
 type Plan = { readonly rounds: number; readonly roundMs: number; readonly warmMs: number }
 

@@ -8,8 +8,8 @@ import { createInterface } from 'node:readline'
 import { Readable } from 'node:stream'
 import { PEERS } from './peers/mod.ts'
 
-export type Portkey = { readonly port: number; readonly child: Bun.Subprocess; readonly runtime: string }
-export type Runtime = 'node' | 'bun'
+type Portkey = { readonly port: number; readonly child: Bun.Subprocess; readonly runtime: string }
+type Runtime = 'node' | 'bun'
 
 const PROGRAM = join(PEERS, 'node_modules/@portkey-ai/gateway/build/start-server.js')
 

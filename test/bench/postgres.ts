@@ -82,7 +82,7 @@ function together(gateways: readonly Started[]): Started {
   return { ...first, fetch: (request) => (gateways[turn++ % gateways.length] ?? first).fetch(request) }
 }
 
-export async function postgres(
+async function postgres(
   calls: number,
   { url: given, isLong, isPooled, isOneWallet = false, replicas = 1 }: Options = {},
 ) {

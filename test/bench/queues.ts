@@ -44,7 +44,7 @@ function calendar() {
 }
 
 /** The mean time of a call in milliseconds, at so many calls a second. */
-export function simulated(costs: Costs, { replicas, databaseCores }: Machines, rate: number): number {
+function simulated(costs: Costs, { replicas, databaseCores }: Machines, rate: number): number {
   const events = calendar()
   let now = 0
   let seed = 1
@@ -111,7 +111,7 @@ export function simulated(costs: Costs, { replicas, databaseCores }: Machines, r
 }
 
 /** The rate at which a call takes twice as long as alone. */
-export function bend(costs: Costs, machines: Machines): number {
+function bend(costs: Costs, machines: Machines): number {
   const alone = simulated(costs, machines, 1)
   let [low, high] = [1, (1_000 * machines.replicas) / costs.replica]
   while (high - low > 5) {

@@ -17,7 +17,7 @@ export const UPSTREAM_JOB = 'holds'
 
 const USAGE = { prompt_tokens: 160, completion_tokens: 180, total_tokens: 340 }
 
-export type Upstream = {
+type Upstream = {
   readonly port: number
   /** Requests answered, by the first segment of the path: each gateway is given another one. */
   readonly requests: Readonly<Record<string, number>>

@@ -5,7 +5,7 @@ import { BARRED, UPSTREAM_TEXT } from './audio.ts'
 import { breaking, type Broken } from './law.ts'
 
 /** Keeps every law; takes a few turns, so that an abort can come in between. */
-export function toneVendor(): AudioVendor {
+function toneVendor(): AudioVendor {
   return {
     makes: { speech: ['wav'], 'sound-effects': ['wav'] },
     voiceNames: { aliases: { sarah: 'v1' }, ids: /^v\d+$/ },

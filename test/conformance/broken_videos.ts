@@ -9,7 +9,7 @@ const turns = async (count: number) => {
 type StoredJob = { readonly job: VideoJob; polls: number }
 
 /** What another instance sees as well. */
-export type Jobs = Map<string, StoredJob>
+type Jobs = Map<string, StoredJob>
 
 const CLIP_URL = 'https://clips.example/'
 
@@ -21,7 +21,7 @@ function stateOf(handle: string, { job, polls }: StoredJob): VideoState {
 }
 
 /** Keeps every law; takes a few turns, so that an abort can come in between. */
-export function reelVendor(jobs: Jobs = new Map()): VideoVendor {
+function reelVendor(jobs: Jobs = new Map()): VideoVendor {
   return {
     async submit(job, { signal }) {
       await work(signal)

@@ -16,7 +16,7 @@ export type Signing = {
   readonly nonce?: string
   readonly forge?: Forgery
 }
-export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
+type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 
 /** What chains without EIP-3009 spell or end in another way. */
 export type Ways = {

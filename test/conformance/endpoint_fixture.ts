@@ -70,7 +70,7 @@ export async function endpointFixture(
   }
 }
 
-export type Scene = Kit & {
+type Scene = Kit & {
   readonly endpoint: Paid
   readonly away: Away
   readonly alice: Buyer
@@ -132,7 +132,7 @@ type At = {
 }
 
 /** Like `Scene`, for what is settled before its reply. */
-export type OneShotScene = Kit & {
+type OneShotScene = Kit & {
   readonly endpoint: Paid
   readonly away: Away
   readonly alice: Buyer

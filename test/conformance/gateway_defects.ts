@@ -13,9 +13,9 @@ export function saying(change: (response: Response, request: Request) => Respons
 }
 
 /** A defect of any gateway, whatever it sells. */
-export type GatewayDefect = Omit<Defect, 'endpoint'>
+type GatewayDefect = Omit<Defect, 'endpoint'>
 
-export type Body = Record<string, any>
+type Body = Record<string, any>
 
 /** Changes the JSON body of those answers that `concerns` picks. */
 export function rewriting(

@@ -10,13 +10,13 @@ import { encodePayment, ORIGIN } from '../kit.ts'
 /** Nobody's address in the kits. */
 export const STRANGER = '198.51.100.66'
 
-export type Heard = { readonly what: string; readonly status: number; readonly text: string; readonly headers: Headers }
+type Heard = { readonly what: string; readonly status: number; readonly text: string; readonly headers: Headers }
 
 /** A payment as anybody builds it from calldata and a challenge: nothing of the buyer's own but what is signed. */
-export const rebuilt = ({ x402Version, accepted, payload }: Payment): Payment =>
+const rebuilt = ({ x402Version, accepted, payload }: Payment): Payment =>
   structuredClone({ x402Version, accepted, payload })
 
-export type Robbery = {
+type Robbery = {
   readonly payment: Payment
   /** Orders that the stranger tries it on; the victim's own is the best guess that he can make. */
   readonly orders: readonly { readonly method: string; readonly path: string; readonly body?: unknown }[]

@@ -4,7 +4,7 @@ import type { Authorization, NewCall, Outcome, Storage, WorkStatus } from '../..
 
 export const T = 1_800_000_000_000
 
-export type Question = { readonly verb: string; put(storage: Storage): Promise<unknown> }
+type Question = { readonly verb: string; put(storage: Storage): Promise<unknown> }
 
 /** Random questions over few names, so that they concern each other. Time moves on a little with each. */
 export function questions(random: () => number): () => Question {

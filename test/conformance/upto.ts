@@ -164,7 +164,7 @@ export const uptoLaws: readonly Law<UptoHarness>[] = [
 
 const START = Date.UTC(2026, 10, 20)
 
-export function memoryUptoHarness(broken: (chain: Chain) => Partial<Chain> = () => ({})): UptoHarness {
+function memoryUptoHarness(broken: (chain: Chain) => Partial<Chain> = () => ({})): UptoHarness {
   const cash = memoryChain({ schemes: ['exact', 'upto'] })
   let now = START
   let wallets = 0

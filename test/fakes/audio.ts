@@ -3,7 +3,7 @@ import type { AudioVendor, MadeAudio, MusicJob, SoundJob, SpeechJob } from '../.
 import { orAbort } from '../../adapters/http/or_abort.ts'
 import { wavOf } from '../../adapters/providers/lib/wav.ts'
 
-export type AudioJob = SpeechJob | SoundJob | MusicJob
+type AudioJob = SpeechJob | SoundJob | MusicJob
 export type ScriptedAudio = Required<Omit<AudioVendor, 'maxCharacters'>> & { readonly jobs: readonly AudioJob[] }
 
 /** A hundredth of a second of sound. */

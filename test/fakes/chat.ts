@@ -136,7 +136,7 @@ function event(fields: Fields): string {
 
 // ── streams ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Streaming = {
+type Streaming = {
   onCancel?(): void
   /** Delays the chunk with this index until it resolves; when it rejects, so does `next()`. */
   gate?(index: number): Promise<unknown> | void
@@ -157,7 +157,7 @@ export function streamAnswer(
   return { kind: 'stream', stream: { next, cancel: onCancel } }
 }
 
-export type ChatPieces = {
+type ChatPieces = {
   readonly answer: ChatAnswer
   push(...texts: readonly string[]): void
   /** Ends the stream after the pushed chunks, with an error if one is given. */

@@ -1,7 +1,7 @@
 /** A scripted sandbox vendor for tests; nothing runs. */
 import type { Ran, SandboxOrder, SandboxVendor } from '../../core/mod.ts'
 
-export type ScriptedSandbox = SandboxVendor & {
+type ScriptedSandbox = SandboxVendor & {
   /** The orders by handle, and whether their sandboxes still run. */
   readonly made: ReadonlyMap<string, { readonly order: SandboxOrder; isAlive: boolean }>
   /** Adds an existing sandbox. */

@@ -55,13 +55,13 @@ type Log = {
 }
 
 /** One payment as both the ledger and the chain can say it. */
-export type Line = {
+type Line = {
   readonly transaction: string
   readonly payer: string
   readonly units: bigint
   readonly nonce: string
 }
-export const written = ({ transaction, payer, units, nonce }: Line) =>
+const written = ({ transaction, payer, units, nonce }: Line) =>
   `${transaction} ${payer} ${units} ${nonce}`.toLowerCase()
 
 export async function audit(ledgerRows: Ledger): Promise<Audit> {

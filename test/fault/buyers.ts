@@ -41,7 +41,7 @@ export type Purchase = {
 /** Requests under way: the signed nonce, in lower case, and the replica that has it. */
 export type Board = Set<{ readonly nonce: string; readonly replica: string; readonly isPost: boolean }>
 
-export type BuyerOptions = {
+type BuyerOptions = {
   readonly replicas: readonly Replica[]
   readonly board: Board
   readonly chance: Chance

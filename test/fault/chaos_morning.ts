@@ -31,7 +31,7 @@ type Purchase = {
   /** Sends the same paid request again. Resolves with its status. */
   readonly resend?: () => Promise<number>
 }
-export type ChaosReport = { readonly transcript: readonly string[]; readonly violations: readonly string[] }
+type ChaosReport = { readonly transcript: readonly string[]; readonly violations: readonly string[] }
 
 export async function chaosMorning(print: (line: string) => void = () => {}): Promise<ChaosReport> {
   const undo: (() => unknown)[] = []

@@ -35,9 +35,9 @@ export type Fixture = Pick<Ground, 'dir' | 'media' | 'pool' | 'database'> & {
   readonly replicas: Pair
   readonly people: Awaited<ReturnType<typeof wallets>>
 }
-export type Pair = readonly [Replica, Replica]
+type Pair = readonly [Replica, Replica]
 
-export type FixtureOptions = {
+type FixtureOptions = {
   readonly buyers: number
   readonly proxy: Omit<ProxyOptions, 'upstream'>
   /** Origin of a stand-in for xAI, which then films. */

@@ -18,7 +18,7 @@ export type Killed = {
 /** How long what was already said may take to arrive in the database. */
 const SETTLE_MS = 30
 
-export type KillOptions = {
+type KillOptions = {
   readonly scene: Scene
   readonly chance: Chance
   readonly waitMs: number

@@ -37,7 +37,7 @@ export type Payers = {
   correct(buyer: PrivateKeyAccount, payment: Signed, demand: Demand): Promise<boolean>
 }
 
-export const schemeOf = ({ accepted }: Signed): EvmScheme =>
+const schemeOf = ({ accepted }: Signed): EvmScheme =>
   EVM_SCHEMES.find((scheme) => scheme === accepted.scheme) ?? 'exact'
 
 /** What a charge by this payment is known by: the nonce of an authorization, or a channel and what it was charged. */

@@ -11,7 +11,7 @@ export type Moved = {
   readonly units: bigint
   readonly transaction: string
 }
-export type LedgerRow = {
+type LedgerRow = {
   readonly id: string
   readonly payer: string
   readonly workStatus: string
@@ -185,6 +185,6 @@ export const isStuck = ({ workStatus, paymentStatus }: Pick<LedgerRow, 'workStat
   paymentStatus === 'settling' ||
   paymentStatus === 'unresolved'
 
-export const walletOf = ({ buyer }: Task): string => buyer.address.toLowerCase()
+const walletOf = ({ buyer }: Task): string => buyer.address.toLowerCase()
 const printed = ({ answers, poll, refusal }: Task): string =>
   [JSON.stringify([...answers]), ...(poll ? [`polling ${poll}`] : []), ...(refusal ? [refusal] : [])].join(', ')

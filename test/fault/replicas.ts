@@ -66,7 +66,7 @@ export type Replica = {
   readonly pids: readonly number[]
 }
 
-export type ReplicaOptions = {
+type ReplicaOptions = {
   readonly name: string
   readonly dir: string
   readonly databaseUrl: string
@@ -195,7 +195,7 @@ function greeting(child: ChildProcess, alerts: string[]): Promise<void> {
  * `gateways` are rows of TOML; `films` is the origin of whoever films, on this machine; `talks` of whoever converses
  * and answers JSON-RPC.
  */
-export type Gateway = {
+type Gateway = {
   readonly gateways: string
   readonly media: string
   readonly films?: string

@@ -12,7 +12,7 @@ import type { Chance } from '../simulation/chance.ts'
  * asked: the node does not know it yet. answered: the node has acted, the replica does not know. told: the replica may
  * know.
  */
-export type Point = 'asked' | 'answered' | 'told'
+type Point = 'asked' | 'answered' | 'told'
 export type Moment = {
   readonly replica: string
   readonly point: Point
@@ -23,7 +23,7 @@ export type Moment = {
 export type Watcher = (moment: Moment) => Promise<'cut' | 'go'> | undefined
 
 /** One transaction that a replica has sent. */
-export type Broadcast = { readonly replica: string; readonly raw: string; isWithNode: boolean; isReceiptSent: boolean }
+type Broadcast = { readonly replica: string; readonly raw: string; isWithNode: boolean; isReceiptSent: boolean }
 
 export type RpcProxy = {
   urlOf(replica: string): string

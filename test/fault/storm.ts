@@ -14,7 +14,7 @@ import { studio } from './studio.ts'
 import { type Talker, talker } from './talker.ts'
 import { drain, EARLY, type Disruption, type DisruptionName, faults, LEASE_SECONDS, type Sky } from './weather.ts'
 
-export type StormOptions = {
+type StormOptions = {
   readonly seed: number
   /** How long all of it lasts, scenes and storm; only the scenes unless told. */
   readonly minutes?: number

@@ -4,7 +4,7 @@
  */
 import { CLIP_BYTES } from '../fakes/videos.ts'
 
-export type Step = 'submit' | 'clip'
+type Step = 'submit' | 'clip'
 
 export type Studio = {
   readonly origin: string

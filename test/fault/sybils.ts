@@ -11,7 +11,7 @@ import { print, usdc } from '../../core/x402/money.ts'
 import { HELLO, STREAM, table } from '../core/call/stream_kit.ts'
 
 /** A quote of 0.024589 for an answer that may cost the operator 0.235809. */
-export const LONG_ANSWER = { ...STREAM, max_tokens: 52_400 }
+const LONG_ANSWER = { ...STREAM, max_tokens: 52_400 }
 const WORST_COST = 235_809n
 
 export const NO_LIMIT: NewWalletsLimit = {
@@ -20,14 +20,14 @@ export const NO_LIMIT: NewWalletsLimit = {
   streamed: usdc(10n ** 15n),
 }
 
-export type Sybils = {
+type Sybils = {
   readonly minutes: number
   /** Fresh wallets that try it in a minute, each from the next of so many addresses. */
   readonly wallets: number
   readonly addresses: number
 }
 
-export type SybilLoss = {
+type SybilLoss = {
   readonly tried: number
   readonly taken: number
   /** What the taken answers were quoted, and what they may have cost at most. */

@@ -34,7 +34,7 @@ const SALES = {
 export type Ware = keyof typeof SALES
 export const WARES = Object.keys(SALES) as readonly Ware[]
 
-export const saleOf = (ware: Ware): Sale => SALES[ware]
+const saleOf = (ware: Ware): Sale => SALES[ware]
 
 /** Wares whose answer may be read before its money has moved (contract 1.47). Channels are charged before it leaves. */
 export function isAfterReply(ware: Ware): boolean {
@@ -65,7 +65,7 @@ export type Task = {
   readonly oddities: string[]
 }
 
-export type Wish = {
+type Wish = {
   readonly ware: Ware
   readonly buyer: PrivateKeyAccount
   readonly ms: number

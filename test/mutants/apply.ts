@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Mutant } from './mutants.ts'
 
-export type Applied = { readonly path: string; readonly text: string }
+type Applied = { readonly path: string; readonly text: string }
 
 /**
  * The one file that a mutant changes, with its new text; a reason where the mutant applies nowhere or more than once.

@@ -6,7 +6,7 @@ import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 
-export type DoorSize = {
+type DoorSize = {
   readonly door: string
   /** Bytes of the door's own code that is loaded at once. */
   readonly gzip: number

@@ -8,7 +8,7 @@ import { handClock } from '../adapters/providers/lib/provider_kit.ts'
 import { COMPLETIONS, table } from '../core/call/stream_kit.ts'
 import { testLog } from '../kit.ts'
 
-export const QUESTION = 'Why is the sky blue?'
+const QUESTION = 'Why is the sky blue?'
 export const ANSWER = 'Because air scatters short waves more than long ones.'
 /** Stands in everything that the upstream says of itself; no caller may read it. */
 export const SECRET = 'acct-9f3c'
@@ -70,7 +70,7 @@ export const SITES: readonly Site[] = [
  * What the upstream does next. `streams` sends its events as they stand, and ends as it is told once the test has let
  * it go on.
  */
-export type Mood =
+type Mood =
   | { readonly kind: 'well'; readonly finish?: string }
   | { readonly kind: 'says'; readonly error: Saying }
   | { readonly kind: 'malformed' }

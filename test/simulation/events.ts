@@ -115,7 +115,7 @@ export function stormyHabitsOf(world: World): Habits {
   }
 }
 
-export function happen(world: World, habits: Habits): void {
+function happen(world: World, habits: Habits): void {
   const { events } = habits
   let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)
   for (const [event, weight] of events) {

@@ -26,7 +26,7 @@ export const pollUrl = (id: string, path: string = POSTED): string =>
 /** The same without its key, which only the buyer was told. */
 export const strangerPollUrl = (id: string, path: string = POSTED): string => `${path}/${id}`
 
-export const POSTED = '/api/v1/images/generations'
+const POSTED = '/api/v1/images/generations'
 const COMPLETIONS = '/api/v1/chat/completions'
 
 const NEVER = new AbortController().signal

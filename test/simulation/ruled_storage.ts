@@ -8,7 +8,7 @@ import { usdc } from '../../core/x402/money.ts'
 import * as ledger from '../../core/payment/ledger/mod.ts'
 import type { Authorization, Call, Storage } from '../../core/ports/mod.ts'
 
-export type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>
+type Decisions = Pick<typeof ledger, 'decideOpen' | 'decideClaim' | 'decideFinish' | 'decideRenewal' | 'isFree'>
 
 type Bound = ledger.AuthorizationBinding & { readonly authorization: Authorization | null }
 

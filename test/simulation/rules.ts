@@ -20,7 +20,7 @@ import { ruledStorage } from './ruled_storage.ts'
 import type { Rule } from './setup.ts'
 
 /** A rule that is off, and the laws of which its absence breaks one. */
-export type Switch = Rule & {
+type Switch = Rule & {
   readonly breaks: readonly LawName[]
   /**
    * A campaign whose first runs miss it, where those of seed 3 take long to. Changes of the simulation move it: a rule

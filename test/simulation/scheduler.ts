@@ -44,9 +44,9 @@ export type Actor<Signed> = {
   asleepUntil: number
 }
 
-export type Question<T> = { readonly label: string; readonly isStorage: boolean; readonly run: () => Promise<T> }
+type Question<T> = { readonly label: string; readonly isStorage: boolean; readonly run: () => Promise<T> }
 
-export type Item<Signed> = Question<unknown> & {
+type Item<Signed> = Question<unknown> & {
   readonly actor: Actor<Signed>
   readonly resolve: (value: unknown) => void
   readonly reject: (error: Error) => void
@@ -54,7 +54,7 @@ export type Item<Signed> = Question<unknown> & {
   answer: { readonly value: unknown } | { readonly error: Error } | undefined
 }
 
-export type Wait<Signed> = {
+type Wait<Signed> = {
   readonly due: number
   readonly actor: Actor<Signed>
   readonly signal: AbortSignal | undefined
@@ -98,7 +98,7 @@ export type Scheduler<Signed> = {
   isBusy(process: Process): boolean
 }
 
-export type SchedulerOptions<Signed> = {
+type SchedulerOptions<Signed> = {
   readonly isTraced: boolean
   /**
    * What runs is known by the asynchronous context in which it was started, for requests that wait for one answer

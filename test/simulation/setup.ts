@@ -93,7 +93,7 @@ export type Setup = {
 }
 
 /** The same endpoints, where a chat answer costs what `charge` says. */
-export const chargedBy = (charge: () => Usdc): readonly Endpoint[] =>
+const chargedBy = (charge: () => Usdc): readonly Endpoint[] =>
   ALL_ENDPOINTS.map((endpoint) =>
     'cost' in endpoint ? { ...endpoint, cost: async () => charge() } : endpoint,
   ) as readonly Endpoint[]

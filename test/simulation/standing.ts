@@ -7,11 +7,11 @@ import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../core/ports/mod.ts'
 
 /** `by`: which of several storages is asked. */
-export type StoreRequest = { readonly verb: string; readonly given: readonly unknown[]; readonly by?: number }
+type StoreRequest = { readonly verb: string; readonly given: readonly unknown[]; readonly by?: number }
 type Answered = { readonly value: unknown } | { readonly error: string }
 type WorkerData = { readonly location: unknown; readonly port: MessagePort; readonly bell: Int32Array }
 
-export type Standing = {
+type Standing = {
   /** Throws what the thread has thrown. */
   ask(request: StoreRequest): unknown
   close(): Promise<void>

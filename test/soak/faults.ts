@@ -9,7 +9,7 @@ import type { Town } from './sellers.ts'
 
 const PAUSE_MS = 8_000
 
-export type SoakFault = { readonly name: string; play(town: Town, chance: Chance): Promise<void> }
+type SoakFault = { readonly name: string; play(town: Town, chance: Chance): Promise<void> }
 
 const ofReplicas: readonly SoakFault[] = Object.entries(faults).map(([name, fault]) => ({
   name,

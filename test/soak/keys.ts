@@ -57,7 +57,7 @@ export async function fundedKey(replicas: readonly Replica[], wallet: PrivateKey
   throw new Error(`a key was not funded: ${refusals.at(-1)}`)
 }
 
-export type KeyChat = { readonly key: string; readonly ms: number; readonly isStream: boolean }
+type KeyChat = { readonly key: string; readonly ms: number; readonly isStream: boolean }
 
 /** One chat. A result that was made and not charged, because its gateway was away meanwhile, is collected. */
 export async function chatByKey({ origin }: Replica, { key, ms, isStream }: KeyChat): Promise<Reply> {

@@ -2,13 +2,13 @@
 import { type Point, type Slope, slopeOf } from './slope.ts'
 import type { Sample } from './samples.ts'
 
-export type Series = {
+type Series = {
   readonly title: string
   readonly unit: string
   /** Lines by name. Minutes of faults are in the plot and not in the slope where `isCalm`. */
   readonly lines: Readonly<Record<string, readonly Point[]>>
 }
-export type SoakNotes = { readonly title: string; readonly facts: readonly string[]; readonly warmUpMinutes: number }
+type SoakNotes = { readonly title: string; readonly facts: readonly string[]; readonly warmUpMinutes: number }
 
 const PROCESS = {
   rss: ['Memory (RSS)', 'MiB'],

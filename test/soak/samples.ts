@@ -9,7 +9,7 @@ const MIB = 2 ** 20
 const TICKS_PER_SECOND = 100
 
 /** Of one process. Sizes in MiB, delays of its event loop in milliseconds. */
-export type ProcessSample = {
+type ProcessSample = {
   readonly pid: number
   readonly rss: number
   readonly heap: number

@@ -35,7 +35,7 @@ export type Town = {
   readonly probes: string
 }
 
-export type TownOptions = { readonly seed: number; readonly buyers: number; readonly probeMs: number }
+type TownOptions = { readonly seed: number; readonly buyers: number; readonly probeMs: number }
 
 /** What it starts is in `undo`, to be ended from the last to the first. */
 export async function town(undo: (() => unknown)[], { seed, buyers, probeMs }: TownOptions): Promise<Town> {

@@ -6,7 +6,7 @@ import { soakFaults } from './faults.ts'
 import { databaseSizes, processSample, type Sample } from './samples.ts'
 import { town, type Town } from './sellers.ts'
 
-export type SoakOptions = {
+type SoakOptions = {
   readonly seed: number
   readonly hours: number
   readonly perSecond: number
@@ -17,7 +17,7 @@ export type SoakOptions = {
   readonly onSample?: (samples: readonly Sample[]) => void
   readonly log?: (line: string) => void
 }
-export type SoakReport = {
+type SoakReport = {
   readonly samples: readonly Sample[]
   readonly faults: readonly string[]
   /** What buyers met that they should not, with the minute. */

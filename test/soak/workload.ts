@@ -45,13 +45,13 @@ const OWN_FAILURE = 'the buyer failed'
 /** At most so many under way: a gateway that is away must not find a thousand of them when it is back. */
 const MAX_UNDER_WAY = 48
 
-export type Workload = {
+type Workload = {
   /** How many have ended since it was asked last, by what came of them. */
   taken(): Ended
   /** Ends when all have. None begins after it. */
   stop(): Promise<void>
 }
-export type Ended = {
+type Ended = {
   readonly whole: number
   readonly part: number
   readonly left: number
@@ -61,7 +61,7 @@ export type Ended = {
   readonly oddities: readonly string[]
 }
 
-export type WorkloadOptions = {
+type WorkloadOptions = {
   readonly sellers: readonly Seller[]
   readonly chance: Chance
   readonly perSecond: number

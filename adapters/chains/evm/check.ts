@@ -11,7 +11,7 @@ import { PERMIT2, UPTO_PROXY } from './upto/payload.ts'
 import { flagIn, type Hex, isHex, isQuantity, lower } from '../lib/hex.ts'
 
 /** Whether Multicall3 exists, and whether the node holds a send open until the receipt exists (EIP-7966). */
-export type EvmCheckResult = CheckResult<{ readonly multicall: boolean; readonly sync: boolean }>
+type EvmCheckResult = CheckResult<{ readonly multicall: boolean; readonly sync: boolean }>
 
 export type CheckConfig = {
   readonly network: string

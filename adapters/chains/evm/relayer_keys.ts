@@ -5,7 +5,7 @@ import type { EvmChain } from './mod.ts'
 import type { KeyStatus } from './node/gas.ts'
 
 /** `name` identifies its lease. `address` is the account that pays the gas; defaults to the name. */
-export type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
+type RelayerKey = { readonly name: string; readonly key: string; readonly address?: string }
 
 export type LeasedOptions = {
   /** As many keys as replicas; a replica holds one at a time (decision 24). */
@@ -61,7 +61,7 @@ export function renew(lease: RelayerLease, now: number): Promise<boolean> {
   return lease.renewing
 }
 
-export async function renewNow(lease: RelayerLease, now: number): Promise<boolean> {
+async function renewNow(lease: RelayerLease, now: number): Promise<boolean> {
   const until = now + lease.leaseMs
   if (lease.leased && lease.leased.until <= now) dropKey(lease) // another replica may have used the key since
   if (lease.leased && (await lease.takeLease(lease.leased.name, { now, until }))) lease.leased.until = until
@@ -76,7 +76,7 @@ export async function renewNow(lease: RelayerLease, now: number): Promise<boolea
   return true
 }
 
-export async function takeOther(lease: RelayerLease, now: number): Promise<LeasedKey | undefined> {
+async function takeOther(lease: RelayerLease, now: number): Promise<LeasedKey | undefined> {
   const until = now + lease.leaseMs
   for (const { name, key } of lease.keys) {
     if (lease.leased?.name === name || lease.aside.some((each) => each.name === name)) continue
@@ -98,7 +98,7 @@ export async function takeOther(lease: RelayerLease, now: number): Promise<Lease
 }
 
 /** A key known to be empty is not even leased; an unread key is checked by its sender. */
-export async function isFunded(lease: RelayerLease, name: string, now: number): Promise<boolean> {
+async function isFunded(lease: RelayerLease, name: string, now: number): Promise<boolean> {
   const { kind } = lease.states.get(name) as KeyState
   if (kind !== 'low' && kind !== 'wrong') return true
   if (now - lease.readAt >= READ_EVERY_MS) await readKey(lease, name, now)
@@ -138,7 +138,7 @@ export async function refresh(lease: RelayerLease, { now }: { now: number }): Pr
 }
 
 /** Releases the keys beside the current one whose settlements have ended, and extends the lease of the others. */
-export async function releaseAside(lease: RelayerLease, now: number): Promise<void> {
+async function releaseAside(lease: RelayerLease, now: number): Promise<void> {
   const busy: LeasedKey[] = []
   for (const each of lease.aside) {
     const isOver = each.until <= now || (each.users === 0 && each.sender.isIdle())
@@ -160,7 +160,7 @@ export function lowOf(lease: RelayerLease, { name, sender }: LeasedKey): string 
   return low
 }
 
-export function setState(
+function setState(
   lease: RelayerLease,
   name: string,
   state: Pick<KeyState, 'kind' | 'reason'> & { readonly balance?: bigint },

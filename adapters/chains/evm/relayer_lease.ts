@@ -97,10 +97,7 @@ export function leasedChain({ keys, build, takeLease, leaseMs }: LeasedOptions):
   })
 }
 
-export async function settle(
-  lease: RelayerLease,
-  ...[payment, offer, at]: Parameters<Chain['settle']>
-): Promise<Settlement> {
+async function settle(lease: RelayerLease, ...[payment, offer, at]: Parameters<Chain['settle']>): Promise<Settlement> {
   const facilitator = offer.scheme === 'upto' ? facilitatorOf(payment) : undefined
   if (facilitator) return await settleWith(lease, facilitator, payment, offer, at)
   // A reservation is charged in storage alone.
@@ -115,7 +112,7 @@ export async function settle(
   return next && next.name !== current.name ? await next.sender.settle(payment, offer, at) : settlement
 }
 
-export async function secure(
+async function secure(
   lease: RelayerLease,
   ...[payment, offer, at]: Parameters<NonNullable<Chain['secure']>>
 ): Promise<Securing> {
@@ -125,7 +122,7 @@ export async function secure(
   return (await secured) ?? unavailable(NO_KEY_HERE)
 }
 
-export async function refund(
+async function refund(
   lease: RelayerLease,
   ...[payment, offer, at]: Parameters<NonNullable<Chain['refund']>>
 ): Promise<Refunding> {
@@ -157,7 +154,7 @@ function leasedKeys(lease: RelayerLease, keys: ChainKeys): ChainKeys {
   })
 }
 
-export function closed(lease: RelayerLease, now: number): Closed | undefined {
+function closed(lease: RelayerLease, now: number): Closed | undefined {
   const current = serving(lease, now)
   if (current && lowOf(lease, current) === undefined) return undefined
   const all = keyStates(lease)
@@ -169,7 +166,7 @@ export function closed(lease: RelayerLease, now: number): Closed | undefined {
 }
 
 /** Fails for a wrong chain, or when no key can ever serve; warns about keys that cannot serve now. */
-export async function check(lease: RelayerLease, at: { now: number } = { now: 0 }): Promise<CheckResult> {
+async function check(lease: RelayerLease, at: { now: number } = { now: 0 }): Promise<CheckResult> {
   const checked = await lease.reader.check(at)
   if (checked.kind !== 'ready') return checked
   await Promise.all(lease.keys.map(({ name }) => readKey(lease, name, at.now)))
@@ -185,7 +182,7 @@ export async function check(lease: RelayerLease, at: { now: number } = { now: 0 
 }
 
 /** Sends a payment with the key that it names: leases that key, unless another replica does, and gives it back. */
-export async function settleWith(
+async function settleWith(
   lease: RelayerLease,
   account: string,
   ...[payment, offer, at]: Parameters<Chain['settle']>
@@ -206,10 +203,7 @@ export async function settleWith(
 }
 
 /** A payment that only an account without gas could send is refused: the current offer names another one. */
-export async function verify(
-  lease: RelayerLease,
-  ...[payment, offer, at]: Parameters<Chain['verify']>
-): Promise<Verdict> {
+async function verify(lease: RelayerLease, ...[payment, offer, at]: Parameters<Chain['verify']>): Promise<Verdict> {
   const facilitator = facilitatorOf(payment)
   const state = [...lease.states.values()].find(({ address }) => address.toLowerCase() === facilitator)
   if (offer.scheme === 'upto' && (state?.kind === 'low' || state?.kind === 'wrong')) {

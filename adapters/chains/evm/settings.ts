@@ -16,7 +16,7 @@ import { addressProblem } from './node/address.ts'
 import { EVM_SCHEMES, type EvmScheme } from './node/x402_contracts.ts'
 
 /** The EIP-712 version of USDC. */
-export const ASSET_VERSION = '2'
+const ASSET_VERSION = '2'
 
 const tokenSettings = {
   asset_name: setting('The token’s EIP-712 name (EVM).', Type.String({ minLength: 1 }), {

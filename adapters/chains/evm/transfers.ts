@@ -17,7 +17,7 @@ import {
 import { BATCH_SETTLEMENT, batchSettlementAbi } from './node/x402_contracts.ts'
 import { AUTHORIZATION_USED, type ChainLog } from './node/token.ts'
 
-export type Transfers = {
+type Transfers = {
   readonly fromBlock: number
   readonly toBlock: number
   /** When the first block was made, in milliseconds. */
@@ -39,7 +39,7 @@ const USUAL_BLOCKS = 43_200
 const MAX_AUTHORIZERS = 100
 
 /** State of `readTransfers`. */
-export type TransferReader = {
+type TransferReader = {
   readonly asset: string
   readonly payTo: string
   readonly rpc: Rpc
@@ -77,7 +77,7 @@ export async function readTransfers(
   }
 }
 
-export async function block(reader: TransferReader, number: number | 'latest'): Promise<Block> {
+async function block(reader: TransferReader, number: number | 'latest'): Promise<Block> {
   const found = await blockAt(reader.rpc, number)
   if (found.kind === 'failure') throw new Error(found.reason)
   return found
@@ -85,7 +85,7 @@ export async function block(reader: TransferReader, number: number | 'latest'): 
 
 type Unread = RangeRefused | RpcFailure
 
-export async function inWindow(reader: TransferReader, window: BlockRange): Promise<readonly ChainTransfer[] | Unread> {
+async function inWindow(reader: TransferReader, window: BlockRange): Promise<readonly ChainTransfer[] | Unread> {
   const paid = await logs(reader, window, [TRANSFER, null, `0x${word(lower(reader.payTo))}`])
   if ('kind' in paid) return paid
   const payers = [...new Set(paid.flatMap(({ topics }) => topics[1] ?? []))]
@@ -108,7 +108,7 @@ export async function inWindow(reader: TransferReader, window: BlockRange): Prom
 }
 
 /** Claims that were paid out in the same transaction. */
-export async function claimsIn(
+async function claimsIn(
   reader: TransferReader,
   window: BlockRange,
   transfers: readonly ChainTransfer[],
@@ -126,7 +126,7 @@ export async function claimsIn(
     }))
 }
 
-export async function logs(
+async function logs(
   reader: TransferReader,
   window: BlockRange,
   topics: LogFilter['topics'],

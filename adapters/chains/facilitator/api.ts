@@ -46,7 +46,7 @@ export type ApiResult<T> = { readonly kind: 'result'; readonly value: T } | ApiF
 /**
  * `read` returns undefined for an inconclusive reply. `now`, in milliseconds, drives the breaker and dates the token.
  */
-export type ApiRequest<T> = {
+type ApiRequest<T> = {
   readonly read: (body: unknown, isOk: boolean, headers: Headers) => T | undefined
   /** Sent by POST; without a body the request is a GET. */
   readonly body?: unknown
@@ -56,7 +56,7 @@ export type ApiRequest<T> = {
   readonly signal?: AbortSignal
 }
 
-export type FacilitatorApi = {
+type FacilitatorApi = {
   /**
    * Requests a path below its URL. Never rejects. Ends at `timeoutMs` or with `signal`; the request then counts as
    * sent.

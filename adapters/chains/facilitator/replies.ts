@@ -27,7 +27,7 @@ const settled = TypeCompiler.Compile(Settled)
 const kind = TypeCompiler.Compile(Kind)
 const supported = TypeCompiler.Compile(Supported)
 
-export type VerifyReply =
+type VerifyReply =
   | { readonly kind: 'valid' }
   | { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string }
 
@@ -100,7 +100,7 @@ export function parseSupported(
 }
 
 /** The fee payers of exact payments on a Solana cluster. */
-export type SolanaSupport = {
+type SolanaSupport = {
   readonly isSupported: boolean
   /** The fee payer that it names for offers; some name another one each time. */
   readonly named: string | undefined

@@ -19,7 +19,7 @@ export type Rpc = {
 }
 
 /** Limits of one HTTP request. `maxBytes` defaults to the client's. */
-export type RequestLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
+type RequestLimits = { readonly timeoutMs: number; readonly maxBytes?: number; readonly signal?: AbortSignal }
 
 export type RpcConfig = {
   /** Often holds an API key, so no part of it appears in any message. */
@@ -44,7 +44,7 @@ type PendingRequest = {
 }
 
 /** State of `jsonRpc`. */
-export type RpcClient = {
+type RpcClient = {
   readonly url: ReturnType<typeof splitUrl>['url']
   readonly clean: ReturnType<typeof splitUrl>['clean']
   readonly fetchUrl: typeof fetch
@@ -94,7 +94,7 @@ export function jsonRpc(config: RpcConfig): Rpc {
   }
 }
 
-export function createRequest(
+function createRequest(
   client: RpcClient,
   method: string,
   params: readonly unknown[],
@@ -115,12 +115,7 @@ export function createRequest(
   return { pending, answer }
 }
 
-export function request(
-  client: RpcClient,
-  method: string,
-  params: readonly unknown[],
-  signal?: AbortSignal,
-): Promise<Answer> {
+function request(client: RpcClient, method: string, params: readonly unknown[], signal?: AbortSignal): Promise<Answer> {
   if (client.closing.signal.aborted) return Promise.resolve(failure('the client is closed'))
   if (signal?.aborted) return Promise.resolve(failure('no time left to call the node'))
   const { pending, answer } = createRequest(client, method, params)
@@ -133,7 +128,7 @@ export function request(
   return answer
 }
 
-export async function requestAlone(
+async function requestAlone(
   client: RpcClient,
   method: string,
   params: readonly unknown[],
@@ -153,7 +148,7 @@ function cancelWith(signal: AbortSignal | undefined, pending: PendingRequest, an
   void answer.then(() => signal.removeEventListener('abort', onAbort))
 }
 
-export function pump(client: RpcClient): void {
+function pump(client: RpcClient): void {
   client.scheduled = false
   while (client.waiting.length > 0 && client.activeRequests < client.maxRequests) {
     const batch = client.waiting.splice(0, client.maxBatch).filter((pending) => !pending.isDone)
@@ -166,7 +161,7 @@ export function pump(client: RpcClient): void {
   }
 }
 
-export async function post(
+async function post(
   client: RpcClient,
   batch: readonly PendingRequest[],
   { limitMs, maxBytes: byteLimit, signal }: { limitMs: number; maxBytes: number; signal?: AbortSignal | undefined },
@@ -192,7 +187,7 @@ export async function post(
 }
 
 /** The parsed body as a list. Throws when the connection fails; every other defect is a failure. */
-export async function exchange(
+async function exchange(
   client: RpcClient,
   batch: readonly PendingRequest[],
   { signal, maxBytes: byteLimit }: { signal: AbortSignal; maxBytes: number },
@@ -229,7 +224,7 @@ export async function exchange(
   return failure(`HTTP status ${response.status}`)
 }
 
-export function answerTo(client: RpcClient, pending: PendingRequest, reply: readonly unknown[] | RpcFailure): Answer {
+function answerTo(client: RpcClient, pending: PendingRequest, reply: readonly unknown[] | RpcFailure): Answer {
   if ('kind' in reply) return { ...reply, reason: `${pending.method}: ${reply.reason}` }
   const message = reply.find((each) => (each as { id?: unknown } | null)?.id === pending.id) as
     | { result?: unknown; error?: unknown }

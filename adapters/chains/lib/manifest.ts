@@ -91,7 +91,7 @@ export type ChainSide = Required<TransferRange> & {
   }
 }
 
-export type KeysFound = { readonly channels: number; readonly toBlock: number }
+type KeysFound = { readonly channels: number; readonly toBlock: number }
 
 /** `Method`: a payment method of configuration. */
 export type ChainManifest<Method> = {

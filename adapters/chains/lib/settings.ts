@@ -47,7 +47,7 @@ export const FacilitatorRow = Type.Object(
   { additionalProperties: false },
 )
 
-export type FacilitatorSetting = {
+type FacilitatorSetting = {
   readonly url: string
   readonly cdp?: { readonly keyId: string; readonly keySecret: string }
   readonly redirectOrigins?: readonly string[]

@@ -33,7 +33,7 @@ export async function* partsOf(body: ReadableStream<Uint8Array>, spare: Uint8Arr
   if (length > 0) yield part.subarray(0, length)
 }
 
-export type UploadTarget = {
+type UploadTarget = {
   readonly sdk: typeof Sdk
   readonly client: Sdk.S3Client
   readonly bucket: string
@@ -41,7 +41,7 @@ export type UploadTarget = {
   readonly type: string
 }
 
-export type Upload = {
+type Upload = {
   /**
    * Sends all parts, IN_FLIGHT at a time, and returns their total size. On failure rejects once nothing is in flight.
    */

@@ -18,7 +18,7 @@ export type BlandConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const BLAND_URL = 'https://api.bland.ai'
+const BLAND_URL = 'https://api.bland.ai'
 const TIMEOUT_MS = 30_000
 
 export function bland(config: BlandConfig): VoiceVendor {

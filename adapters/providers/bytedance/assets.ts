@@ -38,7 +38,7 @@ export type ArkAssetsConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const ARK_ASSETS = { baseUrl: 'https://open.ap-southeast-1.byteplusapi.com', region: 'ap-southeast-1' } as const
+const ARK_ASSETS = { baseUrl: 'https://open.ap-southeast-1.byteplusapi.com', region: 'ap-southeast-1' } as const
 
 const NAME = 'ark-assets'
 const VERSION = '2024-01-01'

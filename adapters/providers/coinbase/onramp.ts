@@ -14,7 +14,7 @@ export type CoinbaseOnrampConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const CDP_URL = 'https://api.developer.coinbase.com'
+const CDP_URL = 'https://api.developer.coinbase.com'
 const PAGE = 'https://pay.coinbase.com/buy/select-asset'
 const TIMEOUT_MS = 15_000
 

@@ -22,7 +22,7 @@ export type DefiLlamaConfig = {
   readonly room?: number | undefined
 }
 
-export const DEFILLAMA_PRO_URL = 'https://pro-api.llama.fi'
+const DEFILLAMA_PRO_URL = 'https://pro-api.llama.fi'
 
 /** Contract 15.6: 25 s, then 502. */
 const TIMEOUT_MS = 25_000

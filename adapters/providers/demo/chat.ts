@@ -5,7 +5,7 @@ import { record } from '../../http/error_replies.ts'
 import { fillSchema } from './schema_values.ts'
 
 /** `now` in milliseconds since 1970, for `created`, which is 0 without it. */
-export type EchoOptions = { countTokens(text: string): Promise<number>; readonly now?: () => number }
+type EchoOptions = { countTokens(text: string): Promise<number>; readonly now?: () => number }
 
 /**
  * How every answer of the echo model begins.

@@ -5,7 +5,7 @@ import { described, encodePng, type Raster } from '../lib/png.ts'
 
 export const labelOf = (what: string): string => `Demo ${what} by Farebox - not a model`
 
-export type PictureOrder = Size & { readonly prompt: string; readonly variant: number }
+type PictureOrder = Size & { readonly prompt: string; readonly variant: number }
 export type EditOrder = PictureOrder & { readonly images: readonly Source[]; readonly mask?: Source }
 
 /** Two RGB colours derived from a text. */

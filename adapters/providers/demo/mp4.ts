@@ -6,7 +6,7 @@ import { setImmediate } from 'node:timers/promises'
 import type { Size } from '../lib/fitting.ts'
 import type { Raster } from '../lib/png.ts'
 
-export type Scene = { readonly picture: Raster; readonly frames: number }
+type Scene = { readonly picture: Raster; readonly frames: number }
 
 export const FRAMES_PER_SECOND = 8
 

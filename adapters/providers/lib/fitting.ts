@@ -21,7 +21,7 @@ const CROP = 0.35
 
 /** Signatures of the formats that can be decoded, in hex. */
 const KINDS = { PNG: /^89504e470d0a1a0a/, JPEG: /^ffd8ff/, GIF: /^47494638/, WEBP: /^52494646.{8}57454250/ } as const
-export type Kind = keyof typeof KINDS
+type Kind = keyof typeof KINDS
 
 const invalid = (details: string): ApiError => new ApiError('INVALID_IMAGE', { details })
 

@@ -93,7 +93,7 @@ export async function spread(
 }
 
 /** One image of a reply in the format of most vendors; absent members are null. */
-export type RawImage = {
+type RawImage = {
   readonly b64_json?: string | null
   readonly url?: string | null
   readonly revised_prompt?: string | null

@@ -7,7 +7,7 @@ import { bearer } from './image_provider.ts'
 import { orAbort } from '../../http/or_abort.ts'
 import { safeCode } from '../../http/error_replies.ts'
 
-export type MarketHttpConfig = {
+type MarketHttpConfig = {
   /** Name of the feed, for logs. */
   readonly name: string
   readonly key?: string | undefined
@@ -19,14 +19,14 @@ export type MarketHttpConfig = {
 /**
  * Parses a reply. Undefined, or a SyntaxError, means that it does not answer the question: a failure like any other.
  */
-export type ReplyParser<T> = {
+type ReplyParser<T> = {
   read(text: string): T | undefined
   /** Parses a 404 that is an answer; any other 404 means that our URL is wrong. */
   missing?(text: string): T | undefined
 }
-export type MarketHttp = { get<T>(url: string, signal: AbortSignal, parser: ReplyParser<T>): Promise<T> }
+type MarketHttp = { get<T>(url: string, signal: AbortSignal, parser: ReplyParser<T>): Promise<T> }
 
-export const TIMEOUT_MS = 5_000
+const TIMEOUT_MS = 5_000
 const RETRY_PAUSE_MS = 250
 const MAX_BYTES = 32 * 1024 * 1024
 

@@ -80,7 +80,7 @@ export function passthrough(config: PassthroughConfig): Passthrough {
   }
 }
 
-export type ServiceErrorOptions = {
+type ServiceErrorOptions = {
   readonly source: string
   readonly timeoutMs: number
   readonly failure?: { readonly code: ApiErrorCode; readonly error?: string }

@@ -6,7 +6,7 @@ import { DEFAULT_RETRY_SECONDS } from '../../http/error_replies.ts'
 /** Largest stdout, and largest stderr, in characters; longer output is cut. */
 export const MAX_OUTPUT = 1 << 20
 
-export type SandboxCallOptions = { readonly name: string; readonly clock: Clock; readonly log: Log }
+type SandboxCallOptions = { readonly name: string; readonly clock: Clock; readonly log: Log }
 
 /** Meaning of a client library's error, by its class name or gRPC status. `gone`: the sandbox no longer exists. */
 export type ErrorMeaning = 'gone' | 'late' | 'rate_limited' | 'operator' | 'failed'

@@ -72,7 +72,7 @@ export const realPerson = (): ApiError =>
     details: 'Enroll the face and send its asset id as real_face_asset_id. Nothing was charged.',
   })
 
-export const invalidVideoRequest = (reason: string): ApiError =>
+const invalidVideoRequest = (reason: string): ApiError =>
   new ApiError('INVALID_VIDEO_REQUEST', { details: `${reason} Nothing was charged.` })
 
 const videoErrorFor: ErrorFor = (kind, about) =>
@@ -82,7 +82,7 @@ const videoErrorFor: ErrorFor = (kind, about) =>
 
 // ── submit and look ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type VideoHttp = {
+type VideoHttp = {
   readonly submitHttp: VendorHttp
   readonly pollHttp: VendorHttp
   readonly headers: Readonly<Record<string, string>>
@@ -155,7 +155,7 @@ const isLost = (error: unknown): boolean => error instanceof ApiError && error.c
 
 // ── what a reply says ───────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Done = {
+type Done = {
   readonly url: unknown
   readonly lastFrameUrl?: unknown
   readonly seconds?: unknown

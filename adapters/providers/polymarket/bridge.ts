@@ -15,7 +15,7 @@ export type PolymarketBridgeConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const POLYMARKET_BRIDGE_URL = 'https://bridge.polymarket.com'
+const POLYMARKET_BRIDGE_URL = 'https://bridge.polymarket.com'
 /** Chains on which the bridge accepts USDC from two dollars on: Base, Polygon, Arbitrum, Optimism. */
 const NETWORKS = ['eip155:8453', 'eip155:137', 'eip155:42161', 'eip155:10']
 const TIMEOUT_MS = 15_000

@@ -11,7 +11,7 @@ export type PredexonConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const PREDEXON_URL = 'https://api.predexon.com/v2'
+const PREDEXON_URL = 'https://api.predexon.com/v2'
 
 /** Every venue behind one root, as the paths are. */
 export function predexon({ baseUrl = PREDEXON_URL, key, ...ports }: PredexonConfig): DataVendor {

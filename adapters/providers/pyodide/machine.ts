@@ -16,7 +16,7 @@ import type { InterpreterReply, InterpreterRequest } from './interpreter.ts'
 
 /** Paths of the programs: absolute, without a comma. */
 export type Programs = { readonly deno: string; readonly pyodide: string }
-export type MachineOptions = {
+type MachineOptions = {
   readonly programs: Programs
   /** An empty folder. */ readonly cwd: string
   /** Of Python, in MB. */ readonly memory: number

@@ -24,8 +24,8 @@ export type PythConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const PYTH_HERMES_URL = 'https://hermes.pyth.network'
-export const PYTH_HISTORY_URL = 'https://pyth.dourolabs.app/v1/real_time'
+const PYTH_HERMES_URL = 'https://hermes.pyth.network'
+const PYTH_HISTORY_URL = 'https://pyth.dourolabs.app/v1/real_time'
 
 /** An id has 64 hex digits: this many make a URL of 6 KB. */
 const MAX_PER_CALL = 80

@@ -22,8 +22,8 @@ export type TwilioConfig = {
   readonly fetch?: Fetch | undefined
 }
 
-export const TWILIO_URL = 'https://api.twilio.com'
-export const TWILIO_LOOKUPS_URL = 'https://lookups.twilio.com'
+const TWILIO_URL = 'https://api.twilio.com'
+const TWILIO_LOOKUPS_URL = 'https://lookups.twilio.com'
 
 const FIELDS = {
   carrier: 'line_type_intelligence,caller_name',

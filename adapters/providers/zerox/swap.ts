@@ -28,7 +28,7 @@ export type ZeroxConfig = {
   readonly maxBytes?: number | undefined
 }
 
-export const ZEROX_URL = 'https://api.0x.org'
+const ZEROX_URL = 'https://api.0x.org'
 
 const PATHS: Readonly<Record<string, string>> = {
   'GET /price': '/swap/permit2/price',

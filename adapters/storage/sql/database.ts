@@ -16,7 +16,7 @@ type RowsOf<Each> =
 /**
  * The rows of each query; none of one that is undefined. A function makes its query of the rows of the first one.
  */
-export type Found<Queries extends readonly unknown[]> = { readonly [At in keyof Queries]: RowsOf<Queries[At]> }
+type Found<Queries extends readonly unknown[]> = { readonly [At in keyof Queries]: RowsOf<Queries[At]> }
 
 /** The statements that follow from what was found, and what the verb answers once they are written. */
 export type Decided<Answer> = {

@@ -172,7 +172,7 @@ export const callTotals = table(
 )
 
 /** The migrations that this database has taken. */
-export const migrations = table('migrations', ['step'], { step: integer, name: text(), minReader: integer })
+const migrations = table('migrations', ['step'], { step: integer, name: text(), minReader: integer })
 
 export const tables = [calls, authorizations, records, leases, rateWindows, spendTotals, callTotals, migrations]
 

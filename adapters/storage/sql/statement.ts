@@ -56,7 +56,7 @@ export type Dialect = {
 }
 
 /** `from` clauses that find calls, and names of the columns that they are found by. */
-export type Lookups = {
+type Lookups = {
   readonly open: string
   readonly settled: string
   readonly wallet: string

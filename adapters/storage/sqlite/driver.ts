@@ -100,7 +100,7 @@ export function overBun(database: BunDatabase): SqliteDriver {
   }
 }
 
-export function overNode(database: NodeDatabase, filename: string): SqliteDriver {
+function overNode(database: NodeDatabase, filename: string): SqliteDriver {
   function prepare(sql: string): SqliteStatement {
     const statement = database.prepare(sql)
     const hasArrays = statement.setReturnArrays !== undefined
@@ -122,7 +122,7 @@ export function overNode(database: NodeDatabase, filename: string): SqliteDriver
   }
 }
 
-export function overBetter(database: BetterDatabase, filename: string): SqliteDriver {
+function overBetter(database: BetterDatabase, filename: string): SqliteDriver {
   function prepare(sql: string): SqliteStatement {
     const statement = database.prepare(sql)
     if (statement.reader) statement.raw(true)

@@ -39,7 +39,7 @@ const EARLIER = [
 ]
 
 /** Called before the first step that changes a database which has taken some before; throws to prevent it. */
-export type BeforeUpgrade = (taken: number) => void
+type BeforeUpgrade = (taken: number) => void
 
 /**
  * Applies the steps of `wanted` that the database lacks, one transaction per step. Throws, and changes nothing, when

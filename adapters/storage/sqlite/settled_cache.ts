@@ -8,7 +8,7 @@ import { BALANCE_LAG_MS, type ExposedCall, SETTLED_LOOKBACK_MS } from '../../../
 import type { Call, Cap } from '../../../core/ports/mod.ts'
 
 type Wallet = Pick<Call, 'payer' | 'asset'>
-export type Settlements = { hasPaid: boolean; calls: readonly ExposedCall[] }
+type Settlements = { hasPaid: boolean; calls: readonly ExposedCall[] }
 type Entry = Settlements & { from: number }
 
 /** Wallets that are remembered; the one that has not opened a call for the longest goes first. */

@@ -23,7 +23,7 @@ export function deliverInBackground(
 }
 
 /** Its output cannot be read before it is settled (contract 7.17). */
-export async function workInBackground(engine: Engine, opened: OpenedCall<Streamed>): Promise<void> {
+async function workInBackground(engine: Engine, opened: OpenedCall<Streamed>): Promise<void> {
   const { endpoint, call } = opened
   const { background } = engine.deliveries
   const stop = new AbortController()

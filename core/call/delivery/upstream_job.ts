@@ -23,7 +23,7 @@ export async function deliverUpstreamJob(engine: Engine, opened: OpenedCall<Upst
  * Submits the job to the vendor. Throws an ApiError, and fails the call, when the vendor does not accept it in time.
  * Continues without its caller, who finds the job by the authorization.
  */
-export function submit(engine: Engine, opened: OpenedCall<UpstreamJob>): Promise<Call> {
+function submit(engine: Engine, opened: OpenedCall<UpstreamJob>): Promise<Call> {
   const submitting = handOver(engine, opened)
   engine.ports.background(submitting.catch(() => {}))
   return submitting

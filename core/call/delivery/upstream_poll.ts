@@ -11,7 +11,7 @@ import type { Call, CallStorage, Ports, RecordStorage } from '../../ports/mod.ts
 import { isWhole } from '../work/media_mirror.ts'
 import { HANDLE, type Handle } from './upstream_handle.ts'
 
-export type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
+type Seen = { readonly call: Call; readonly progress?: number; readonly elapsedSeconds: number }
 
 /** Minimum interval between two polls of the vendor for one call, whatever the number of callers. */
 const POLL_EVERY_MS = 2_000

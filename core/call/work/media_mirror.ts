@@ -35,7 +35,7 @@ const MAX_STREAM_BYTES = 2 * 1024 ** 3
 /** Concurrent downloads per folder. On their way to S3, eight clips take 280 MB and fifty 1.1 GB (Bun 1.4.4). */
 const AT_ONCE = 8
 
-export type Mirroring = {
+type Mirroring = {
   readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>
   /** Largest image, and largest file of any kind that has to be buffered, in bytes. */
   readonly maxBytes: number

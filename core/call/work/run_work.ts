@@ -19,13 +19,13 @@ import { isVerbatim } from './result_replies.ts'
 type Worked = Inline | Hybrid | Job
 
 /** `raw` are the URLs of its media at the vendor. */
-export type Made = {
+type Made = {
   readonly kind: 'made'
   readonly stored: Stored
   readonly raw: readonly string[]
   readonly completion: Completion
 }
-export type Done = Made | { readonly kind: 'failed'; readonly apiError: ApiError }
+type Done = Made | { readonly kind: 'failed'; readonly apiError: ApiError }
 
 /** Runs the work under its deadline and mirrors its media. Records a failure, which frees the authorization. */
 export async function runWork(

@@ -34,7 +34,7 @@ export type ActiveCalls = {
 }
 
 /** What the verbs below are given. */
-export type Working = {
+type Working = {
   /** The storage, watched for outages. */
   readonly storage: Storage
   /** The same, not watched: whether a refused insertion is an outage is found out here. */

@@ -50,7 +50,7 @@ export function exposure(exposedCalls: Iterable<ExposedCall>, at: ReadAt): Usdc 
   )
 }
 
-export type Exposed = {
+type Exposed = {
   readonly exposedCalls: Iterable<ExposedCall>
   /** Total of the payer's last SETTLED_CALLS settled calls in this asset; absent when there are none. */
   readonly settled?: Settled
@@ -59,7 +59,7 @@ export type Exposed = {
 /** A function is called only where the sum decides. */
 export type Settled = Usdc | (() => Usdc) | undefined
 
-export type Judged =
+type Judged =
   | { readonly kind: 'over'; readonly sum: Usdc; readonly why?: OverWhy }
   | { readonly kind: 'within'; readonly atLimit: boolean; readonly isNew: boolean }
 

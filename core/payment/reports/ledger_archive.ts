@@ -46,7 +46,7 @@ const FILE = recordKind({
 export type ArchiveStore = Pick<Objects, 'put' | 'get'>
 
 /** A settled call as the archive keeps it: everything but its request and its result. Amounts are in base units. */
-export type ArchivedCall = Omit<
+type ArchivedCall = Omit<
   Call,
   | 'request'
   | 'result'
@@ -99,7 +99,7 @@ async function isDue({ storage, clock }: Archiving, archiveMs: number): Promise<
 }
 
 /** The key of a file of a month, from 1. */
-export function archiveKey(month: string, segment: number): string {
+function archiveKey(month: string, segment: number): string {
   return `ledger/${month}/${String(segment).padStart(6, '0')}.jsonl.gz`
 }
 

@@ -18,7 +18,7 @@ export function overdue(call: Call, now: number, timeouts: Timeouts, lostBy = no
 }
 
 /** Why a call failed: as the buyer may read it, and what the operator's timeline shows of the vendor. */
-export type Failure = { readonly error: string; readonly vendorError: string | undefined }
+type Failure = { readonly error: string; readonly vendorError: string | undefined }
 
 /** Longest reason and vendor error in characters that the ledger keeps. */
 export const MAX_REASON = 500

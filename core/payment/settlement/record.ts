@@ -13,7 +13,7 @@ import { retryOf } from './retries.ts'
 import type { Spent } from './send.ts'
 
 /** The end of one attempt: of which claim, by which authorization, and what is kept of it. */
-export type Attempt = {
+type Attempt = {
   readonly token: number
   readonly authorization: Authorization
   readonly spent: Spent

@@ -31,7 +31,7 @@ const RETRY_EVERY_MS = 3_000
 const TAKEN = recordKind({ kind: 'secondary_payment', version: 1, schema: Type.Object({ parent: Type.String() }) })
 
 /** The part of an engine that second authorizations need. */
-export type SecondaryContext = {
+type SecondaryContext = {
   readonly gateway: { readonly name: string; readonly basePath: string; readonly workerId: string }
   readonly ports: Pick<Ports, 'storage' | 'chain' | 'clock' | 'log' | 'random'>
   readonly settings: { readonly timeouts: Timeouts; readonly newWallet: NewWalletLimit }

@@ -13,7 +13,7 @@ type SecureContext = {
 }
 
 /** `extra` is told to the buyer where the work fails, such as the state of its channel. */
-export type SecuredPayment =
+type SecuredPayment =
   | { readonly kind: 'secured'; readonly extra?: Readonly<Record<string, unknown>> }
   | { readonly kind: 'refused'; readonly code: PaymentCode; readonly reason: string; readonly corrected?: Corrected }
   | { readonly kind: 'unavailable'; readonly reason: string }

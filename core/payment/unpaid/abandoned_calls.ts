@@ -10,7 +10,7 @@ const MAX_ABANDONED = 5
 /** This many are tolerated whatever they were worth: a client that retries twice after a broken connection. */
 export const USUAL_ABANDONED = 3
 
-export type AbandonedCall = { readonly worth: Usdc; readonly until: number }
+type AbandonedCall = { readonly worth: Usdc; readonly until: number }
 
 /** Why a wallet is blocked; `until` is when the block ends if nothing is paid meanwhile. */
 export type Abandoned = { readonly calls: number; readonly worth: Usdc; readonly until: number }

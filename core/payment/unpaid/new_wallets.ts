@@ -48,7 +48,7 @@ const UNPROVEN = recordKind({
 })
 
 /** An order of a new wallet that counts. `address` is a keyed hash, empty where the address is unknown. */
-export type UnprovenCall = { readonly id: string; readonly worth: bigint; readonly address: string }
+type UnprovenCall = { readonly id: string; readonly worth: bigint; readonly address: string }
 
 /** How long an unpaid order counts after its authorization. */
 const HOUR_MS = 3_600_000
@@ -96,7 +96,7 @@ export function judgeUnproven(
 }
 
 /** Whether an order and the others come to more than may be streamed before settlement. */
-export function isBeyondStreamed(worth: bigint, others: readonly UnprovenCall[], limit: NewWalletsLimit): boolean {
+function isBeyondStreamed(worth: bigint, others: readonly UnprovenCall[], limit: NewWalletsLimit): boolean {
   return others.reduce((sum, other) => sum + other.worth, worth) > limit.streamed
 }
 
@@ -159,7 +159,7 @@ export function worthOf(price: Usdc, worstCost: Usdc | undefined): Usdc {
   return worstCost !== undefined && worstCost > price ? worstCost : price
 }
 
-export type NewOrder = {
+type NewOrder = {
   readonly call: Pick<Call, 'id'>
   readonly authorization: Pick<Authorization, 'expiresAt' | 'offer'>
   readonly worth: Usdc

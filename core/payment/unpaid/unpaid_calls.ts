@@ -182,7 +182,7 @@ export async function wasAbandoned(
 }
 
 /** Why a wallet is blocked: an unpaid answer, or too many abandoned calls. */
-export type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
+type Block = { readonly kind: 'unpaid'; readonly call: Call } | ({ readonly kind: 'abandoned' } & Abandoned)
 
 /** Payments since `since` cover abandoned calls; for `newWorth` see `judgeAbandoned`. */
 export async function blockOf(

@@ -10,7 +10,7 @@ import { searchCost } from './web_search/tool.ts'
 import { searchesIn } from './web_search/usage.ts'
 
 /** Tokens by rate. `input` is without what was read from a cache or written to one. */
-export type TokenCounts = {
+type TokenCounts = {
   readonly input: number
   readonly cacheRead: number
   readonly cacheWrite: number

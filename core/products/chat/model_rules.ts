@@ -6,7 +6,7 @@ import { quoted } from '../../lib/text.ts'
 import { invalidParameter } from './request.ts'
 
 type RuleOptions = { readonly isLenient?: boolean; readonly byResponses?: boolean }
-export type RuledRequest = { readonly body: Fields; readonly effort: Effort | undefined }
+type RuledRequest = { readonly body: Fields; readonly effort: Effort | undefined }
 
 /**
  * Applies the model's rules: strips parameters, maps the effort, turns forced tools into auto. Throws INVALID_PARAMETER

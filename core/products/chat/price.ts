@@ -5,7 +5,7 @@ import { type Dollars, dollars, type Usdc, usdc, roundUp, plus, print, times } f
 import { FLOOR, isBelow, type Markup, NOTHING, perToken, raise, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
 /** Inputs of a chat quote. `effort` is the one sent upstream (contract 6.38); `surcharge` is for searches. */
-export type ChatPriceInputs = {
+type ChatPriceInputs = {
   readonly billing: ChatBilling
   readonly promptTokens: number
   readonly maxTokens: number
@@ -22,7 +22,7 @@ export type ChatPriceInputs = {
  * Exact US dollars as decimals, unrounded; `total` is the charged amount. The price of a flat model is in `total`, fee
  * included.
  */
-export type ChatPriceParts = {
+type ChatPriceParts = {
   readonly input: string
   readonly output: string
   readonly floorApplied: boolean

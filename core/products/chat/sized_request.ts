@@ -46,7 +46,7 @@ export type ChatInput = {
   readonly background: boolean
 }
 
-export type UnsizedRequest = {
+type UnsizedRequest = {
   readonly row: ChatRow
   readonly format: ChatFormat
   /** The request in chat format, validated against its schema. */

@@ -11,7 +11,7 @@ import { pictureOf } from '../../lib/image_bytes.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 
 /** `total` is the sum of `text`, `images` and `tools`. Overheads, a schema, audio and files are in `text`. */
-export type PromptEstimate = {
+type PromptEstimate = {
   readonly total: number
   readonly text: number
   readonly images: number
@@ -207,8 +207,7 @@ const AUDIO_BYTES_PER_TOKEN = { compressed: 125, wav: 1_000 }
 const FILE_BYTES_PER_TOKEN = 4
 
 /** Tokens of encrypted reasoning, by its length: four characters a token. */
-export const encryptedTokens = (data: Json | undefined): number =>
-  typeof data === 'string' ? Math.ceil(data.length / 4) : 0
+const encryptedTokens = (data: Json | undefined): number => (typeof data === 'string' ? Math.ceil(data.length / 4) : 0)
 
 /** Tokens by the number of bytes; a file that starts with RIFF is WAV. Undefined for a part without bytes. */
 function attachmentTokens(part: Json): number | undefined {

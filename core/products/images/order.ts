@@ -44,7 +44,7 @@ export const requestOf = ({ model = '', size = DEFAULT_SIZE, n = 1, response_for
 
 export const wantsBytes = (request: Json): boolean => fieldsOf(request).response_format === 'b64_json'
 
-export type OrderedImage = { readonly row: ImageRow; readonly size: ImageSize; readonly n: number }
+type OrderedImage = { readonly row: ImageRow; readonly size: ImageSize; readonly n: number }
 
 /** The row and size of a validated request. Throws a plain error for one that was not validated. */
 export function orderedImage(

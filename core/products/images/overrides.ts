@@ -22,7 +22,7 @@ export type ImageOverride = {
   readonly redirect?: string
 }
 
-export type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes: readonly string[] }
+type Overridden = { readonly rows: readonly ImageRow[]; readonly mistakes: readonly string[] }
 
 /**
  * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.

@@ -14,7 +14,7 @@ export const reportOfCalls = {
 const PAGE = 500
 const MAX_PAGES = 20
 
-export type PaidCalls = {
+type PaidCalls = {
   readonly payer: string
   readonly channelId: string
   /** In milliseconds. */

@@ -5,7 +5,7 @@ import type { Reply } from '../../http/reply.ts'
 import { challenge as challengeOf } from '../../x402/challenge.ts'
 import type { SignInChallenge } from '../../x402/sign_in.ts'
 
-export type SignInText = {
+type SignInText = {
   /** Of the endpoint, for the error where nobody can sign in. */
   readonly name: string
   readonly description: string

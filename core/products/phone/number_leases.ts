@@ -28,7 +28,7 @@ export const NUMBER = recordKind({
     ending: Type.Optional(Type.Literal(true)),
   }),
 })
-export type Lease = Parameters<typeof NUMBER.put>[1]['data']
+type Lease = Parameters<typeof NUMBER.put>[1]['data']
 type LeaseRecord = ReadRecord<Lease>
 
 /** The call that buys a number, stored under its order before the number is bought. */

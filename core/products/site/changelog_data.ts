@@ -1,6 +1,6 @@
 /** Dated changes of the contract, newest first (contract 21.12). The only place where they are listed. */
 
-export type Change = {
+type Change = {
   /** YYYY-MM-DD. */
   readonly date: string
   readonly title: string

@@ -90,7 +90,7 @@ export const modelSchema = Type.Object({
 })
 
 /** Computes the rates of a listing: the vendors and the markup of its gateway. */
-export type Listing = { readonly vendors: Vendors; readonly prices?: Prices }
+type Listing = { readonly vendors: Vendors; readonly prices?: Prices }
 
 /** The endpoints whose margins the list shows. */
 const CHAT: Product = { name: 'chat.completions', tag: 'chat' }

@@ -10,7 +10,7 @@ import { missingOf } from '../lib/row_overrides.ts'
 /**
  * Rates in US dollars: by the second (with margin), by the second and resolution (without), or for a million tokens.
  */
-export type VideoRates =
+type VideoRates =
   | { readonly perSecond: string }
   | { readonly perSecondByResolution: Readonly<Record<string, string>>; readonly perGeneration?: string }
   | { readonly perMillionTokens: string }
@@ -43,7 +43,7 @@ export type VideoOverride = Partial<
   readonly redirect?: string
 }
 
-export type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mistakes: readonly string[] }
+type VideosOverridden = { readonly rows: readonly VideoRow[]; readonly mistakes: readonly string[] }
 
 /**
  * Applies overrides in order. Mistakes name the row and the field; use the rows only if there are none.

@@ -4,7 +4,7 @@ import { dollars, type Usdc, roundUp, plus, times, type Dollars } from '../../x4
 import { type Markup, mediaRate, perToken, NOTHING, STANDARD_MARKUP } from '../../x402/pricing.ts'
 
 /** Inputs of a video quote; `videos` and `audios` count its reference clips and sounds. */
-export type VideoOrderSize = {
+type VideoOrderSize = {
   readonly billing: VideoBilling
   readonly seconds: number
   readonly resolution: string

@@ -17,7 +17,7 @@ const MAX_IMAGES = 9
 const MAX_CLIPS = 3
 
 const INPUT_TYPES = ['text', 'image', 'first_last_frame', 'reference'] as const
-export type InputType = (typeof INPUT_TYPES)[number]
+type InputType = (typeof INPUT_TYPES)[number]
 
 const picture = (description: string) =>
   Type.String({
@@ -89,8 +89,8 @@ export type VideoRequest = Static<typeof flat>
 type Clips = NonNullable<VideoRequest['reference_videos']>
 
 /** Feature flags of the operator; on by default. */
-export type FeatureFlags = { readonly referenceMedia?: boolean }
-export type VideoContext = Context & { readonly featureFlags?: FeatureFlags }
+type FeatureFlags = { readonly referenceMedia?: boolean }
+type VideoContext = Context & { readonly featureFlags?: FeatureFlags }
 
 /**
  * Checks a request and fills in defaults. Throws INVALID_MODEL, INVALID_BODY, or NOT_CONFIGURED where references are
@@ -122,7 +122,7 @@ export function checkVideo(
 }
 
 /** The input type, by the fields that are present. */
-export function inferredInputType(order: VideoRequest): InputType {
+function inferredInputType(order: VideoRequest): InputType {
   if (order.reference_image_urls || order.reference_videos || order.reference_audios) return 'reference'
   if (order.last_frame_url !== undefined) return 'first_last_frame'
   return order.image_url !== undefined || order.real_face_asset_id !== undefined ? 'image' : 'text'

@@ -120,7 +120,7 @@ export async function channelWallet(key: Hex, { rpcUrl, offer, channel, origin }
   } satisfies Wallet & { readonly channel: object }
 }
 
-export type ChannelWalletOptions = WalletOptions & {
+type ChannelWalletOptions = WalletOptions & {
   readonly origin: string
   readonly channel: ChannelOptions & { readonly maxDeposit: bigint | undefined }
 }
@@ -133,7 +133,7 @@ const requirements = (offer: Offer): Requirements => offer as unknown as Require
 
 // ── show and close ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type ChannelCommand = Pick<PurchaseOptions, 'origin' | 'rpc' | 'key'> & { readonly channel: ChannelOptions }
+type ChannelCommand = Pick<PurchaseOptions, 'origin' | 'rpc' | 'key'> & { readonly channel: ChannelOptions }
 
 /** Prints what was deposited in the wallet's channel, what was charged and what is left. */
 export async function showChannel(options: ChannelCommand): Promise<void> {

@@ -93,7 +93,7 @@ export async function createPaymentClient(options: PurchaseOptions, offer: Offer
   }
 }
 
-export type QuietPayment = {
+type QuietPayment = {
   /** The 402 that is answered. It is not asked for again: the gateway could ask for something else. */
   readonly demand: Response
   readonly maxUsd: string

@@ -23,7 +23,7 @@ export type KeyCommand = {
   }
 }
 
-export type Answer = {
+type Answer = {
   readonly status: number
   readonly headers: Headers
   readonly body: Readonly<Record<string, unknown>>

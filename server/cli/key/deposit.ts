@@ -14,7 +14,7 @@ import { microUsdc } from '../lib/buyer_options.ts'
 import { ask, type KeyCommand, reasonOf } from './command.ts'
 
 /** Offer, wallet and amount of a deposit. */
-export type Depositor = {
+type Depositor = {
   readonly offer: Offer
   readonly wallet: LocalAccount
   readonly money: BuyerKey['money']

@@ -18,7 +18,7 @@ const TOPICS = ABI.filter((item) => item.type === 'event').map((event) => toEven
 
 type Sums = Readonly<Record<'deposits' | 'refunds' | 'withdrawals' | 'claims', bigint>>
 
-export type Verifying = {
+type Verifying = {
   readonly io: Io
   readonly origin: string
   readonly rpcUrl: string

@@ -31,7 +31,7 @@ function withFile(io: Io, path: string): Io {
 }
 
 /** Lines `NAME=value`, with or without quotes; empty lines and those that begin with # are skipped. */
-export function parseVariables(text: string, path: string): Readonly<Record<string, string>> {
+function parseVariables(text: string, path: string): Readonly<Record<string, string>> {
   const variables: Record<string, string> = {}
   for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (/^\s*(#|$)/.test(line)) continue

@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { CommandError } from '../command.ts'
 
 /** A private key as its environment variable holds it, and its address. */
-export type NewKey = { readonly key: string; readonly address: string }
+type NewKey = { readonly key: string; readonly address: string }
 
 /** A key of secp256k1, or a Solana keypair in base58. */
 export async function newKey(network: string): Promise<NewKey> {

@@ -2,7 +2,7 @@
 import type { Audit } from './audit.ts'
 
 /** `blocked`: why the list would refuse this gateway now. `steps`: what to do, in order. */
-export type Listing = { readonly name: string; readonly blocked: readonly string[]; readonly steps: readonly string[] }
+type Listing = { readonly name: string; readonly blocked: readonly string[]; readonly steps: readonly string[] }
 
 /** Networks of test money, whose offers no index lists among the paid ones. */
 const TEST_NETWORKS: ReadonlySet<string> = new Set([

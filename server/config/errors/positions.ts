@@ -2,7 +2,7 @@
 
 /** Both count from 1. */
 export type Position = { readonly line: number; readonly column: number }
-export type Positions = ReadonlyMap<string, Position>
+type Positions = ReadonlyMap<string, Position>
 
 /** A reading of a file in progress. */
 type Reading = {

@@ -15,7 +15,7 @@ import {
 } from '@solana/kit'
 import { MEMO_PROGRAM, SYSTEM_PROGRAM } from './tokens.ts'
 
-export type Faucet = {
+type Faucet = {
   readonly address: Address
   /** A signed transaction that transfers lamports. A memo makes each one unique. */
   give(to: Address, lamports: bigint, at: { blockhash: string }): Promise<Uint8Array>

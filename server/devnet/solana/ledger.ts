@@ -49,7 +49,7 @@ export type Landed = Outcome & {
   readonly after: readonly Holding[]
 }
 
-export type Simulating = {
+type Simulating = {
   readonly slot: number
   readonly sigVerify: boolean
   /** Run as if signed over the newest blockhash. */

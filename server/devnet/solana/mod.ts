@@ -25,7 +25,7 @@ export type SolanaDevnet = {
   stop(): Promise<void>
 }
 
-export type SolanaDevnetOptions = {
+type SolanaDevnetOptions = {
   readonly clock: Pick<Clock, 'now'>
   readonly port?: number
   readonly log?: ((line: string) => void) | undefined

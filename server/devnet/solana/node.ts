@@ -15,11 +15,11 @@ import { accountOf, MINT, mintAccount, mintOf, tokenAccount, tokenOf, walletAcco
 import { parse, type Parsed } from './transaction.ts'
 import { LAST_EPOCH } from './views.ts'
 
-export type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
+type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 /** Replaces a result: gets the true result and the call's parameters, and may throw an RpcError. */
-export type FakeReply = (truth: unknown, params: readonly unknown[]) => unknown
+type FakeReply = (truth: unknown, params: readonly unknown[]) => unknown
 
-export type Outage = boolean | 'busy' | 'silent'
+type Outage = boolean | 'busy' | 'silent'
 
 export type SolanaNode = {
   readonly url: string
@@ -87,7 +87,7 @@ export type SolanaNode = {
   fakeReply(method: string, make?: FakeReply): void
 }
 
-export type SolanaNodeOptions = {
+type SolanaNodeOptions = {
   readonly clock: Pick<Clock, 'now'>
   /** Loopback port; by default 0, a free one. */
   readonly port?: number

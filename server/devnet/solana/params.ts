@@ -8,7 +8,7 @@ import { base64 } from './views.ts'
 const LARGEST_TRANSACTION = 1232
 
 /** The raw options of a call: only those that a method reads matter. */
-export type Config = {
+type Config = {
   readonly commitment?: Commitment
   readonly minContextSlot?: number
   readonly encoding?: string

@@ -9,7 +9,7 @@ import type { Outcome, Parsed } from './transaction.ts'
 import { accountView, amountView, innerView, memoOf, returnView, transactionView } from './views.ts'
 
 /** The genesis hash of Solana's devnet, which clients check. */
-export const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'
+const GENESIS_HASH = 'EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG'
 const VERSION = { 'solana-core': '3.0.10', 'feature-set': 3_604_001_754 }
 /** Slots after which a status is found only with `searchTransactionHistory`. */
 const STATUS_CACHE_SLOTS = 300
@@ -17,7 +17,7 @@ const HEALTHY_DISTANCE = 128
 const FEE_PER_SIGNATURE = 5_000n
 const COMPUTE_BUDGET = 'ComputeBudget111111111111111111111111111111'
 
-export type RpcActions = {
+type RpcActions = {
   /** Receives an accepted transaction. */
   submit(parsed: Parsed): void
   /** Transfers lamports and resolves with the signature. */

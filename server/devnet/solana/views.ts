@@ -6,12 +6,12 @@ import type { Landed } from './ledger.ts'
 import { DECIMALS, type Holding, MEMO_PROGRAM, mintOf, tokenOf } from './tokens.ts'
 import type { Inner, Instruction, Message, Outcome } from './transaction.ts'
 
-export type AccountViewOptions = {
+type AccountViewOptions = {
   readonly encoding?: string | undefined
   readonly dataSlice?: { readonly offset: number; readonly length: number } | undefined
 }
 
-export const base58 = (bytes: Uint8Array): string => getBase58Decoder().decode(bytes)
+const base58 = (bytes: Uint8Array): string => getBase58Decoder().decode(bytes)
 export const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64')
 
 export function accountView(

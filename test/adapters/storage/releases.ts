@@ -49,7 +49,7 @@ export async function recordingOf({ version }: Release): Promise<Recording> {
 const fileOf = (version: string) => join(import.meta.dirname, 'releases', `${version.replaceAll('.', '_')}.json`)
 
 /** The storages of a release, as it was. Options that it did not have are ignored. */
-export type ReleasedStorages = {
+type ReleasedStorages = {
   readonly sqliteStorage: typeof sqliteStorage
   readonly postgresStorage: typeof postgresStorage
 }

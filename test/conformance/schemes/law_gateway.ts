@@ -42,7 +42,7 @@ export type LawGateway = {
 }
 
 type Settle = Chain['settle']
-export type Faults = {
+type Faults = {
   /** Stands in for the next attempt to settle. */
   settle: ((settle: Settle, ...given: Parameters<Settle>) => ReturnType<Settle>) | undefined
   hidesBalance: boolean

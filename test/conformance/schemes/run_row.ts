@@ -6,7 +6,7 @@ import { PROMISES, type PromiseName, type SchemeFactory, type WayToPay } from '.
 import { TABLE } from './table.ts'
 
 /** Promises that need a node of the chain, its contracts and its gas. */
-export const ON_A_NODE: readonly PromiseName[] = ['gas']
+const ON_A_NODE: readonly PromiseName[] = ['gas']
 
 const isRun = (name: string): name is RunName => Object.hasOwn(promises, name)
 

@@ -29,7 +29,7 @@ let nonces = 0
 const freshNonce = (): Hex => keccak256(toHex(`${Math.random()} ${nonces++}`))
 
 /** `now` in milliseconds. `by` signs in the place of the wallet that is named. */
-export type Signing = { readonly offer: Offer; readonly now: number; readonly by?: PrivateKeyAccount }
+type Signing = { readonly offer: Offer; readonly now: number; readonly by?: PrivateKeyAccount }
 
 const chainIdOf = ({ network }: Offer): number => Number(network.split(':')[1])
 const endOf = ({ offer, now }: Signing): bigint => BigInt(Math.floor(now / 1000) + offer.maxTimeoutSeconds)
@@ -107,7 +107,7 @@ export function channelOf(
   return { config, id: channelDigests(chainIdOf(offer)).channelId(config) }
 }
 
-export type ChannelSigning = { readonly offer: Offer; readonly channel: Channel; readonly base?: bigint }
+type ChannelSigning = { readonly offer: Offer; readonly channel: Channel; readonly base?: bigint }
 
 /** The next voucher of a channel when `base` was charged before, signed by `authorizer`. */
 export async function signVoucher(

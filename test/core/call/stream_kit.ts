@@ -31,7 +31,7 @@ type Posting = {
   readonly ip?: string
 }
 
-export type Table = Kit & {
+type Table = Kit & {
   readonly chat: ScriptedChat
   readonly alice: Buyer
   /** A request as it came over HTTP, its body unread. */
@@ -66,7 +66,7 @@ export async function table(script?: Parameters<typeof scriptedChat>[0], options
 
 export const streaming = (answer: ChatAnswer) => async () => answer
 
-export type Reading = { next(): Promise<string | undefined>; rest(): Promise<string>; leave(): Promise<void> }
+type Reading = { next(): Promise<string | undefined>; rest(): Promise<string>; leave(): Promise<void> }
 
 export function reading(response: Response): Reading {
   const reader = (response.body as ReadableStream<Uint8Array>).getReader()

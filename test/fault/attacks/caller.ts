@@ -12,7 +12,7 @@ export const SCHEMES: readonly Scheme[] = ['exact', 'upto', 'batch-settlement']
 export type Answer = { readonly status: number; readonly headers: Headers; readonly text: string; readonly body: any }
 export type Order = At & { readonly path: string; readonly body: Readonly<Record<string, unknown>> }
 /** Where a request goes, and the address that it comes from: that of the attacker unless reply. */
-export type At = { readonly host?: string; readonly ip?: string }
+type At = { readonly host?: string; readonly ip?: string }
 
 const MESSAGES = [{ role: 'user', content: 'Tell me what costs money.' }]
 /** What is for sale, by how it is delivered. */
@@ -155,7 +155,7 @@ export async function transactions(target: Target): Promise<readonly Transaction
   return found
 }
 
-export type Spent = { readonly sent: number; readonly reverted: number; readonly gas: bigint; readonly wei: bigint }
+type Spent = { readonly sent: number; readonly reverted: number; readonly gas: bigint; readonly wei: bigint }
 
 /** What the gateways' own accounts have sent, and what it cost them. */
 export async function spentBy(target: Target, accounts: readonly Hex[] = target.relayers): Promise<Spent> {

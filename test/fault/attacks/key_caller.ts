@@ -8,7 +8,7 @@ import { channelOf, signDeposit } from '../../conformance/schemes/signers.ts'
 import { type Answer, post, walletWith } from './caller.ts'
 import type { Target } from './target.ts'
 
-export const DEPOSIT = 2_000_000n
+const DEPOSIT = 2_000_000n
 export const KEYS = '/api/v1/keys'
 
 export type Key = { readonly text: string; readonly account: PrivateKeyAccount }

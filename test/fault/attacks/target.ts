@@ -23,7 +23,7 @@ export const CHAT_MODEL = 'vendor-h/chat-under-attack'
 export const BY_USE_MODEL = 'vendor-h/chat-by-use'
 
 /** Another gateway of the target, paid on a Solana of its own. */
-export type SolanaTarget = { readonly node: SolanaNode; readonly feePayer: string }
+type SolanaTarget = { readonly node: SolanaNode; readonly feePayer: string }
 
 export type Target = {
   readonly origin: string

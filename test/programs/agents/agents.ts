@@ -19,7 +19,7 @@ export type Client = {
   readonly besides: number
   run(setup: Setup, prompt: string): Promise<Ran>
 }
-export type Agent = Client & {
+type Agent = Client & {
   /** The room that has its program. */
   readonly room: 'agents' | 'native'
 }

@@ -3,11 +3,11 @@ import type { Client, Ran } from './agents.ts'
 import type { Room, Seen, Target } from './room.ts'
 
 export const WAYS = ['proxied', 'keyed'] as const
-export type Way = (typeof WAYS)[number]
+type Way = (typeof WAYS)[number]
 
 /** One run: what was printed, what was sent, and how many calls the ledger has more. */
-export type Tried = Ran & { readonly orders: readonly Seen[]; readonly charges: number }
-export type Checked = { readonly answer: Tried; readonly loop: Tried; readonly empty: Tried }
+type Tried = Ran & { readonly orders: readonly Seen[]; readonly charges: number }
+type Checked = { readonly answer: Tried; readonly loop: Tried; readonly empty: Tried }
 
 /** Runs a client three times: with a question, with a tool to call, and with nothing to pay from. */
 export async function check(room: Room, client: Client, way: Way): Promise<Checked> {

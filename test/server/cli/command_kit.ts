@@ -2,7 +2,7 @@
 import type { Io } from '../../../server/cli/command.ts'
 import { runFarebox } from '../../../server/cli/mod.ts'
 
-export type CommandResult = { readonly code: number | undefined; readonly out: string; readonly err: string }
+type CommandResult = { readonly code: number | undefined; readonly out: string; readonly err: string }
 
 export async function runCommand(args: readonly string[], io: Partial<Io> = {}): Promise<CommandResult> {
   let [out, err] = ['', '']

@@ -12,8 +12,8 @@ const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4
  * One answer to a paid request: what its 402 asked for, what its headers said, and what its stream says of the payment,
  * in comments or in the last event, once that is read.
  */
-export type Sale = { readonly quote: bigint; readonly headers: Headers; comments: string }
-export type Bought<T> = { readonly answer: T; readonly sales: readonly Sale[] }
+type Sale = { readonly quote: bigint; readonly headers: Headers; comments: string }
+type Bought<T> = { readonly answer: T; readonly sales: readonly Sale[] }
 
 export type Checkout = Awaited<ReturnType<typeof checkoutAt>>
 

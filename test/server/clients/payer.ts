@@ -24,7 +24,7 @@ export type Offer = {
   readonly maxTimeoutSeconds: number
   readonly extra: { readonly name: string; readonly version: string }
 }
-export type Authorization = {
+type Authorization = {
   readonly from: Hex
   readonly to: Hex
   readonly value: string
@@ -39,7 +39,7 @@ export type Payment = {
   readonly payload: { readonly signature: Hex; readonly authorization: Authorization }
 }
 export type Answer = { readonly status: number; readonly headers: Headers; readonly body: any }
-export type Transfer = { readonly from: Hex; readonly to: Hex; readonly value: bigint }
+type Transfer = { readonly from: Hex; readonly to: Hex; readonly value: bigint }
 
 const TOKEN = parseAbi([
   'function transferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',

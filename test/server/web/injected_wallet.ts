@@ -3,7 +3,7 @@ import { privateKeyToAccount } from 'viem/accounts'
 import type { Page } from './browser.ts'
 
 type Call = { readonly method: string; readonly params?: readonly unknown[] }
-export type InjectedWallet = {
+type InjectedWallet = {
   readonly address: string
   /** The methods that the page has called, in order. */
   readonly calls: readonly string[]

@@ -10,7 +10,7 @@ import { type Browser, openBrowser, openPage, type Watched } from './browser.ts'
 
 const PICTURES = join(import.meta.dirname, '../../../server/docs/pictures')
 export const PICTURE = join(PICTURES, 'pages.png')
-export const KEYS_PICTURE = join(PICTURES, 'keys.png')
+const KEYS_PICTURE = join(PICTURES, 'keys.png')
 export const CONSOLE_PICTURE = join(PICTURES, 'console.png')
 
 const SIZE = { width: 1200, height: 1100 }
@@ -30,7 +30,7 @@ export async function pictureOf(origin: string, browser: Browser): Promise<Uint8
 }
 
 /** A PNG of the page of API keys, in light before a deposit and in dark after it. */
-export async function keysPictureOf(origin: string, browser: Browser): Promise<Uint8Array> {
+async function keysPictureOf(origin: string, browser: Browser): Promise<Uint8Array> {
   const before = await openPage(browser, { viewport: SIZE })
   const after = await openPage(browser, { viewport: SIZE, colorScheme: 'dark' })
   for (const { page } of [before, after]) await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })

@@ -5,7 +5,7 @@ import { fromBase64, toBase64 } from '../../../core/lib/base64.ts'
 import { signText, signTransaction } from '../../../server/web/pages/wallets/solana_transfer.ts'
 import type { Page } from './browser.ts'
 
-export type TestStandardWallet = {
+type TestStandardWallet = {
   readonly address: string
   /** The chains of the transactions that it was asked to sign, in order. */
   readonly chains: readonly string[]

@@ -29,14 +29,14 @@ export type ArchiveRule = {
   readonly store?: (objects: Objects) => Objects
 }
 
-export type ArchiveRun = {
+type ArchiveRun = {
   readonly seed: number
   /** Questions to storage and store. */
   readonly steps: number
   readonly violation: { readonly law: LawName; readonly text: string } | undefined
   readonly counts: Counts
 }
-export type Counts = { settled: number; archived: number; crashes: number }
+type Counts = { settled: number; archived: number; crashes: number }
 
 type Sold = {
   readonly id: string

@@ -6,7 +6,7 @@ import { warmUp } from './keys.ts'
 import type { ChannelRule } from './rules.ts'
 import { quotingGateway } from './world.ts'
 
-export function channelSetup(rule: ChannelRule): ChannelSetup {
+function channelSetup(rule: ChannelRule): ChannelSetup {
   const quoting = quotingGateway(rule)
   return { rule, products: productsOf(quoting, { isHarsh: true }), pricedAt: pricesOf(quoting) }
 }

@@ -19,7 +19,7 @@ export const digests = channelDigests(CHAIN_ID)
 const SEPARATOR = domainSeparator(DOMAIN, CHAIN_ID, ASSET)
 
 /** A channel as the contract knows it. Times in seconds. */
-export type Escrow = {
+type Escrow = {
   /** Gross: claims do not lower it. */
   readonly balance: bigint
   readonly claimed: bigint

@@ -11,7 +11,7 @@ import type { Actor, Process, Signed, World } from './world.ts'
 
 type Event = (world: World, habits: Habits) => void
 
-export type Habits = {
+type Habits = {
   readonly releases: number
   readonly sleeps: number
   readonly calls: number
@@ -143,7 +143,7 @@ async function heard(reply: Reply, gone: AbortSignal): Promise<Reply> {
 }
 
 /** What a client signs next, by what it believes: with a deposit where the balance is too low. */
-export function signNext(
+function signNext(
   world: World,
   client: Client,
   product: Product,

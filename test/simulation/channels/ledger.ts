@@ -42,7 +42,7 @@ export type LawName = keyof typeof LAWS
 export type Violation = { readonly law: LawName; readonly text: string; readonly step: number }
 
 /** A channel as it is stored. */
-export type Stored = {
+type Stored = {
   readonly charged: bigint
   readonly ceiling: bigint
   readonly claimed: bigint

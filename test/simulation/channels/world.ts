@@ -53,7 +53,7 @@ export type Voucher = {
 }
 
 /** `body`: as a payload has it. `call`: the transaction, which anybody may send. */
-export type SignedDeposit = { readonly amount: bigint; readonly body: object; readonly call: ContractCall }
+type SignedDeposit = { readonly amount: bigint; readonly body: object; readonly call: ContractCall }
 
 /** A payment: a voucher, with a deposit where there is one. */
 export type Signed = {
@@ -246,7 +246,7 @@ function gatewayOf(
   })
 }
 
-export type WorldOptions = {
+type WorldOptions = {
   readonly products: readonly Product[]
   readonly isTraced: boolean
   readonly pricedAt: (amount: bigint) => Product | undefined

@@ -42,7 +42,7 @@ export type KeyRule = {
   readonly endsChildrenFirst?: boolean
 }
 
-export type KeyRun = {
+type KeyRun = {
   readonly violation: { readonly law: LawName; readonly text: string } | undefined
   counts: Counts
 }

@@ -13,7 +13,7 @@ const SHAPES = ['plain', 'plain', 'plain', 'plain', 'beside', 'beside', 'progres
 type Shape = (typeof SHAPES)[number]
 
 /** A call of a tool with a payment. */
-export type ToolOrder = { readonly tool: string; readonly args: object; readonly signed: Signed }
+type ToolOrder = { readonly tool: string; readonly args: object; readonly signed: Signed }
 
 const MAX_MESSAGES = 5
 const NEWER = '2026-07-28'

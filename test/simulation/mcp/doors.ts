@@ -5,10 +5,10 @@ import { alone } from '../campaign.ts'
 import { beforeAnyRun, type Rule, setup } from '../setup.ts'
 import type { Process } from '../scheduler.ts'
 
-export const ORIGIN = 'http://model.test'
+const ORIGIN = 'http://model.test'
 
 /** What somebody sends to `/mcp`: a message, or a batch of them. */
-export type Sent = {
+type Sent = {
   readonly messages: object
   readonly headers: Readonly<Record<string, string>>
   readonly ip: string

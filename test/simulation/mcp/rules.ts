@@ -3,7 +3,7 @@ import type { LawName } from '../ledger.ts'
 import type { Rule } from '../setup.ts'
 import type { Doors, Mistake } from './doors.ts'
 
-export type McpRule = Pick<Rule, 'name' | 'isDeaf'> & {
+type McpRule = Pick<Rule, 'name' | 'isDeaf'> & {
   readonly breaks?: readonly LawName[]
   /** A campaign that misses it soon. */
   readonly seed?: number

@@ -5,7 +5,7 @@ import type { Answer } from '../../../adapters/chains/lib/json_rpc.ts'
 import type { Hex } from '../../../adapters/chains/lib/hex.ts'
 
 /** `data` names the payment: the token executes each payment once, and reverts it after that. */
-export type Tx = {
+type Tx = {
   readonly from: Hex
   readonly nonce: number
   readonly data: Hex
@@ -15,7 +15,7 @@ export type Tx = {
   readonly hash: Hex
 }
 
-export type MinedTx = Tx & { readonly block: number; readonly success: boolean; readonly cost: bigint }
+type MinedTx = Tx & { readonly block: number; readonly success: boolean; readonly cost: bigint }
 
 type Account = { balance: bigint; readonly pool: Map<number, Tx>; readonly counts: number[] }
 

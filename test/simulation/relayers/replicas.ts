@@ -181,4 +181,4 @@ function judgeHolder(relay: Relay, replica: Replica, { key, id }: Pick<Sender, '
 }
 
 /** The number of a payment stands for its signature. */
-export const idOf = ({ payload }: Payment): Hex => payload.signature as Hex
+const idOf = ({ payload }: Payment): Hex => payload.signature as Hex

@@ -129,7 +129,7 @@ function fleetsAt(location: FleetLocation): Fleets {
 const isOlder = (version: Version, other: Version): boolean => VERSIONS.indexOf(version) < VERSIONS.indexOf(other)
 
 /** Whether a verb has changed the ledger. */
-export function hasWritten(verb: string, value: unknown): boolean {
+function hasWritten(verb: string, value: unknown): boolean {
   const kind = (value as { readonly kind?: unknown } | undefined)?.kind
   if (verb === 'openCall') return kind === 'opened'
   if (verb === 'recordPaid') return kind === 'recorded'

@@ -4,7 +4,7 @@ import type { LawName } from '../ledger.ts'
 import type { Rule } from '../setup.ts'
 import type { Fleets, Migrating } from './fleet.ts'
 
-export type UpgradeRule = Migrating & {
+type UpgradeRule = Migrating & {
   readonly name: string
   /** Where replicas of several versions run side by side. */
   readonly isShared?: boolean

@@ -105,7 +105,7 @@ const REFUSALS: readonly unknown[] = [
 export const PAGE = 50
 
 type RequestOptions = { readonly now: number; readonly timeoutMs: number; readonly signal?: AbortSignal }
-export type Filter = {
+type Filter = {
   readonly [field in 'from' | 'to' | 'nonce' | 'network' | 'status' | 'startDate' | 'endDate']?: string
 }
 

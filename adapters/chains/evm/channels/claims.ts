@@ -24,7 +24,7 @@ export type ClaimsConfig = {
   readonly alert?: ((message: string, fields: Record<string, unknown>) => void) | undefined
 }
 
-export type ClaimsContext = {
+type ClaimsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates

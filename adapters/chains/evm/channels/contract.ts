@@ -56,7 +56,7 @@ export const settleCall = (receiver: Hex, token: Hex): ContractCall => ({
   data: dataOf('settle', [receiver, token]),
 })
 
-export type SignedRefund = { readonly amount: bigint; readonly nonce: bigint; readonly signature: Hex }
+type SignedRefund = { readonly amount: bigint; readonly nonce: bigint; readonly signature: Hex }
 
 /** Sends the payer at most `amount` of what was not claimed. `signature` is of the receiver's authorizer. */
 export const refundCall = (config: ChannelConfig, { amount, nonce, signature }: SignedRefund): ContractCall => ({

@@ -5,7 +5,7 @@
 import { boundedMap } from '../../../../core/lib/mod.ts'
 import { priceOfGas } from '../node/gas.ts'
 
-export type CostsConfig = {
+type CostsConfig = {
   /** Price of one unit of gas, in wei, as the node last told it. */
   gasPrice(): bigint
   /** Price of one coin of the chain in whole tokens; 0 where gas is worth nothing. */

@@ -21,7 +21,7 @@ export type ChannelConfig = {
 }
 
 /** A row of a batch of claims: as much as was charged, which is at most what was signed. */
-export type ClaimRow = { readonly channelId: Hex; readonly ceiling: bigint; readonly charged: bigint }
+type ClaimRow = { readonly channelId: Hex; readonly ceiling: bigint; readonly charged: bigint }
 
 const hash = (bytes: Uint8Array): string => bytesToHex(keccak(bytes))
 /** Portable: a start loads no optional package. */

@@ -41,7 +41,7 @@ export async function identify(
 }
 
 /** A deposit is signed by the payer; its nonce names the channel, and so the key that signs vouchers. */
-export async function wrongDeposit(
+async function wrongDeposit(
   vouchers: VoucherScheme,
   { payer }: ChannelConfig,
   deposit: Deposit,

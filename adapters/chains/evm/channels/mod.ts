@@ -47,7 +47,7 @@ export type ChannelSettings = {
 } & Pick<ClaimsConfig, 'takeLease' | 'alert'> &
   Partial<Pick<ClaimsConfig, 'claimAbove'>>
 
-export type ChannelsContext = {
+type ChannelsContext = {
   readonly rpc: Rpc
   readonly reads: Reads
   readonly relayer: Relayer
@@ -56,7 +56,7 @@ export type ChannelsContext = {
   readonly relayerAddress: Hex
 }
 
-export type ChannelsConfig = {
+type ChannelsConfig = {
   readonly network: string
   readonly chainId: number
   readonly asset: string

@@ -10,8 +10,8 @@ import type { ChannelConfig, ChannelDigests } from './digests.ts'
 import { type ChannelState, channelStateOf } from './state.ts'
 
 /** The contract accepts no other delays, in seconds: 15 minutes to 30 days. */
-export const MIN_WITHDRAW_DELAY = 900
-export const MAX_WITHDRAW_DELAY = 2_592_000
+const MIN_WITHDRAW_DELAY = 900
+const MAX_WITHDRAW_DELAY = 2_592_000
 
 const Bytes32 = Type.String({ pattern: '^0x[0-9a-fA-F]{64}$', description: '32 bytes: 0x and 64 hex digits' })
 const Amount = Type.String({

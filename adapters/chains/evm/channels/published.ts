@@ -16,9 +16,9 @@ import type { ChannelConfig, ChannelDigests } from './digests.ts'
 import { type ChannelState, spentBy, spentWith } from './state.ts'
 
 /** Claims of one channel above a total. */
-export type Published = { readonly channelId: Hex; readonly above: bigint; readonly claimed: bigint }
+type Published = { readonly channelId: Hex; readonly above: bigint; readonly claimed: bigint }
 
-export type PublishedContext = {
+type PublishedContext = {
   readonly rpc: Pick<Rpc, 'request'>
   readonly digests: Pick<ChannelDigests, 'channelId'>
 }

@@ -26,7 +26,7 @@ export type ChannelStorage = Pick<Coordination, 'isShared'> & RecordStorage
 /** A storage in this process answers at once: without a turn, all pages would hold the event loop together. */
 const nextTurn = (): Promise<void> => new Promise((done) => setTimeout(done, 0))
 
-export type StatesOptions = {
+type StatesOptions = {
   readonly network: string
   /** Who claims: the address that signs claims. */
   readonly seller: Hex

@@ -128,7 +128,7 @@ export async function fate(vouchers: VoucherScheme, payment: Payment, offer: Off
   }
 }
 
-export function receiptOf(vouchers: VoucherScheme, { deposit }: Channeled, state: ChannelState, due: bigint): Receipt {
+function receiptOf(vouchers: VoucherScheme, { deposit }: Channeled, state: ChannelState, due: bigint): Receipt {
   const isOurs = deposit !== undefined && state.deposit?.nonce === deposit.nonce
   return {
     transaction: isOurs ? (state.deposit?.transaction ?? '') : '',

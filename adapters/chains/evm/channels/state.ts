@@ -79,7 +79,7 @@ export type ChannelState = Mirror & {
  * A part of the balance that an open call may be charged. `isSigned`: its voucher cannot be signed when it is charged,
  * so every voucher that is signed meanwhile covers it too.
  */
-export type CallReservation = {
+type CallReservation = {
   /** In base units. */
   readonly amount: string
   /** When it ends by itself, in milliseconds: its process was killed. */

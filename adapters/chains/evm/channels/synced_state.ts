@@ -41,7 +41,7 @@ export async function withClaims(
 }
 
 /** Reads vouchers that claims have published, if the record is older than the claims (decision 150). */
-export async function readClaims(vouchers: VoucherScheme, state: ChannelState) {
+async function readClaims(vouchers: VoucherScheme, state: ChannelState) {
   const unread = unreadClaims(state)
   if (!unread) return undefined
   const ceilings = await vouchers.published({ channelId: state.channelId, ...unread })

@@ -67,12 +67,7 @@ export function evmChannels(
   }
 }
 
-export async function refund(
-  vouchers: VoucherScheme,
-  payment: Payment,
-  offer: Offer,
-  at: RefundOptions,
-): Promise<Refunding> {
+async function refund(vouchers: VoucherScheme, payment: Payment, offer: Offer, at: RefundOptions): Promise<Refunding> {
   const parsed = parseRefund(payment, offer, vouchers.digests)
   if (parsed.kind === 'refused') return parsed
   return (await wrongSignature(vouchers, parsed)) ?? (await vouchers.refunds.refund(parsed, at))

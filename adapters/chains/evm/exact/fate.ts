@@ -28,7 +28,7 @@ export type ExactFates = {
 const MAX_REMEMBERED = 10_000
 
 /** State of `exactFates`. */
-export type FateParts = {
+type FateParts = {
   readonly rpc: Rpc
   readonly reads: Pick<Reads, 'view'>
   readonly config: Pick<ReadsConfig, 'logWindow' | 'lookbackSeconds'>
@@ -47,7 +47,7 @@ export function exactFates(ports: Pick<FateParts, 'rpc' | 'reads'>, config: Fate
   return { fate: (...args) => fate(parts, ...args), rememberTransaction: parts.transactionHints.set }
 }
 
-export async function fate(parts: FateParts, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
+async function fate(parts: FateParts, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
   const call = { to: lower(offer.asset), data: stateCall(exact.from, exact.nonce) }
   const seen = await parts.reads.view([call], { lagSeconds: 0, ...(signal ? { signal } : {}) })
   if (seen.kind === 'failure') return { kind: 'unknown', reason: seen.reason }
@@ -63,7 +63,7 @@ export async function fate(parts: FateParts, exact: Exact, offer: Offer, signal?
 }
 
 /** Decides between paid and dead by what the transaction that used the authorization did. */
-export async function fateIn(
+async function fateIn(
   parts: FateParts,
   transaction: Hex,
   { exact, offer }: { exact: Exact; offer: Offer },
@@ -83,7 +83,7 @@ export async function fateIn(
  * Searches the event that used the authorization, newest blocks first, no further back than it can be
  * (`maxLifetimeSeconds`).
  */
-export async function search(parts: FateParts, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
+async function search(parts: FateParts, exact: Exact, offer: Offer, signal?: AbortSignal): Promise<EvmFate> {
   const head = await blockAt(parts.rpc, 'latest', signal)
   if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }
   const last = exact.validBefore < BigInt(head.time) ? Number(exact.validBefore) : head.time

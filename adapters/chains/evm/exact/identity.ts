@@ -41,7 +41,7 @@ export type CheckSignature = (
   at: CallOptions,
 ) => Promise<{ readonly kind: 'signed' } | { readonly kind: 'unsigned'; readonly problem: string } | Unavailable>
 
-export type IdentityConfig = {
+type IdentityConfig = {
   readonly network: string
   readonly lagSeconds: number
   /** Runs `act` after this many milliseconds. Default: an unreferenced timer. */
@@ -57,7 +57,7 @@ const MAX_ADDRESSES = 10_000
 const MAX_TEXT = 8_192
 
 /** State of `evmIdentity`. */
-export type SignerParts = {
+type SignerParts = {
   readonly rpc: Rpc
   readonly reads: Reads
   readonly network: string
@@ -100,7 +100,7 @@ export function evmIdentity({ rpc, reads }: { rpc: Rpc; reads: Reads }, config: 
 }
 
 /** Whether the account has signed the digest: by its key or, with code, by ERC-1271. */
-export async function checkSignature(
+async function checkSignature(
   signers: SignerParts,
   { account, digest, signature }: Parameters<CheckSignature>[0],
   { signal }: Parameters<CheckSignature>[1],
@@ -124,7 +124,7 @@ export async function checkSignature(
   return { kind: 'unsigned', problem: `the contract wallet ${account} does not recognize the signature (ERC-1271)` }
 }
 
-export function parse(signers: SignerParts, payment: Payment, offer: Offer): ParsedPayment | Refused {
+function parse(signers: SignerParts, payment: Payment, offer: Offer): ParsedPayment | Refused {
   const { extra } = offer
   if (offer.network !== signers.network) {
     return refused(
@@ -143,7 +143,7 @@ export function parse(signers: SignerParts, payment: Payment, offer: Offer): Par
 }
 
 /** Offers are our own, so there is one domain, or a few after configuration changes. */
-export function separatorOf(signers: SignerParts, domain: Domain, asset: Hex): Hex {
+function separatorOf(signers: SignerParts, domain: Domain, asset: Hex): Hex {
   const id = JSON.stringify([domain.name, domain.version, asset])
   const cached = signers.separators.get(id)
   if (cached) return cached
@@ -152,12 +152,7 @@ export function separatorOf(signers: SignerParts, domain: Domain, asset: Hex): H
   return separator
 }
 
-export async function identify(
-  signers: SignerParts,
-  payment: Payment,
-  offer: Offer,
-  at: CallOptions,
-): Promise<Identity> {
+async function identify(signers: SignerParts, payment: Payment, offer: Offer, at: CallOptions): Promise<Identity> {
   await signatureTurn()
   const parsed = parse(signers, payment, offer)
   if ('kind' in parsed) return parsed
@@ -167,7 +162,7 @@ export async function identify(
   return checked.kind === 'signed' ? identified(exact) : checked
 }
 
-export async function hasSigned(
+async function hasSigned(
   signers: SignerParts,
   { wallet, network: on, message, signature }: Proof & { readonly network: string },
   { signal }: { signal: AbortSignal },
@@ -190,7 +185,7 @@ export async function hasSigned(
  * one question a minute. An account may gain code (EIP-7702) at any time, so only a refusal relies on this cache;
  * `verify` and `settle` ask for themselves.
  */
-export async function readCode(signers: SignerParts, address: Hex): Promise<boolean | undefined> {
+async function readCode(signers: SignerParts, address: Hex): Promise<boolean | undefined> {
   const pending = signers.rpc.request('eth_getCode', [address, 'latest']).then(hasCode)
   signers.plainAccounts.set(address, pending)
   const isContract = await pending
@@ -203,7 +198,7 @@ export async function readCode(signers: SignerParts, address: Hex): Promise<bool
   return isContract
 }
 
-export function clearPlainAccounts(signers: SignerParts): void {
+function clearPlainAccounts(signers: SignerParts): void {
   signers.isClearScheduled = false
   signers.plainAccounts.clear()
 }

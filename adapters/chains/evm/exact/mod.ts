@@ -13,14 +13,14 @@ import { evmSettler } from './settle.ts'
 import type { SettleConfig } from './transaction.ts'
 import { verify } from './verify.ts'
 
-export type ExactContext = {
+type ExactContext = {
   readonly rpc: Rpc
   readonly reads: Reads
   readonly relayer: Relayer
   readonly gasMonitor: GasMonitor
 }
 
-export type ExactConfig = Pick<ReadsConfig, 'logWindow' | 'lookbackSeconds'> &
+type ExactConfig = Pick<ReadsConfig, 'logWindow' | 'lookbackSeconds'> &
   SettleConfig & {
     readonly network: string
     readonly asset: string

@@ -22,7 +22,7 @@ import {
   TRANSFER_GAS,
 } from './transaction.ts'
 
-export type Settler = {
+type Settler = {
   settle(request: SettlementRequest, at: CallOptions): Promise<Settlement>
   /** Whether no settlement is under way. */
   isIdle(): boolean
@@ -71,7 +71,7 @@ export function evmSettler(
   }
 }
 
-export async function settle(settler: SettlerParts, request: SettlementRequest, at: CallOptions): Promise<Settlement> {
+async function settle(settler: SettlerParts, request: SettlementRequest, at: CallOptions): Promise<Settlement> {
   const { exact, offer, id } = request
   const bad = checkValue(exact, offer)
   if (bad) return { kind: 'refused', reason: bad.reason }
@@ -92,7 +92,7 @@ export async function settle(settler: SettlerParts, request: SettlementRequest, 
   }
 }
 
-export function begin(
+function begin(
   settler: SettlerParts,
   { exact, offer, id, hadCode = false }: SettlementRequest,
   now: number,
@@ -120,12 +120,12 @@ export function begin(
   return job
 }
 
-export function enqueue(settler: SettlerParts, job: SettlementJob): void {
+function enqueue(settler: SettlerParts, job: SettlementJob): void {
   settler.waiting.push(job)
   queueMicrotask(() => pump(settler))
 }
 
-export function pump(settler: SettlerParts): void {
+function pump(settler: SettlerParts): void {
   while (!settler.closed && settler.activeTransactions < settler.maxInFlight) {
     const batch = nextBatch(settler)
     if (!batch) return
@@ -143,7 +143,7 @@ export function pump(settler: SettlerParts): void {
   }
 }
 
-export function activeContractTransactions(settler: SettlerParts, payer: Hex): number {
+function activeContractTransactions(settler: SettlerParts, payer: Hex): number {
   return settler.contracts.get(payer) ?? 0
 }
 
@@ -151,13 +151,13 @@ export function activeContractTransactions(settler: SettlerParts, payer: Hex): n
  * A payer with code may have no more transactions under way than it may still revert, or it could waste gas before
  * the first counts.
  */
-export function isLimited(settler: SettlerParts, { isContract, exact, now }: SettlementJob): boolean {
+function isLimited(settler: SettlerParts, { isContract, exact, now }: SettlementJob): boolean {
   const active = isContract ? activeContractTransactions(settler, exact.from) : 0
   return active > 0 && active + settler.revertLimiter.count(exact.from, now) >= MAX_CONTRACT_REVERTS
 }
 
 /** The oldest settlement that may start, with all that may share its transaction; undefined when none may. */
-export function nextBatch(settler: SettlerParts): SettlementJob[] | undefined {
+function nextBatch(settler: SettlerParts): SettlementJob[] | undefined {
   const first = settler.waiting.find((job) => !isLimited(settler, job))
   if (!first) return undefined
   settler.waiting.splice(settler.waiting.indexOf(first), 1)
@@ -171,7 +171,7 @@ export function nextBatch(settler: SettlerParts): SettlementJob[] | undefined {
   return [first, ...others]
 }
 
-export async function submit(settler: SettlerParts, batch: readonly SettlementJob[]): Promise<void> {
+async function submit(settler: SettlerParts, batch: readonly SettlementJob[]): Promise<void> {
   const open = batch.filter((job) => isPayerAllowed(settler, job))
   const ready = open.length > 0 ? await simulate(settler, open) : []
   if (ready.length === 0) return
@@ -188,7 +188,7 @@ export async function submit(settler: SettlerParts, batch: readonly SettlementJo
 }
 
 /** Sends as many as the account can still pay for; the others end with nothing sent. */
-export async function submitAffordable(
+async function submitAffordable(
   settler: SettlerParts,
   batch: readonly SettlementJob[],
   { now, reason }: { now: number; reason: string },
@@ -204,7 +204,7 @@ export async function submitAffordable(
 }
 
 /** Ends the settlement and returns false when too many transfers of its payer have reverted at our cost. */
-export function isPayerAllowed(settler: SettlerParts, job: SettlementJob): boolean {
+function isPayerAllowed(settler: SettlerParts, job: SettlementJob): boolean {
   const { exact, offer, isContract, now } = job
   const until = settler.revertLimiter.blockedUntil(exact.from, isContract, now)
   if (until === undefined) return true
@@ -221,10 +221,7 @@ export function isPayerAllowed(settler: SettlerParts, job: SettlementJob): boole
  * others. A single transfer is simulated with the caller, gas and price of the real one, because code can see all of
  * them.
  */
-export async function simulate(
-  settler: SettlerParts,
-  batch: readonly SettlementJob[],
-): Promise<readonly SettlementJob[]> {
+async function simulate(settler: SettlerParts, batch: readonly SettlementJob[]): Promise<readonly SettlementJob[]> {
   const [first] = batch
   const fee = first?.isAlone ? await settler.relayer.feeAt(first.now) : undefined
   const targets = batch.map((job) => job.target)
@@ -254,7 +251,7 @@ export async function simulate(
  * A payer that turns out to have code ran it in the shared simulation, which is then void: it goes alone, the others
  * simulate again.
  */
-export function confirmPlain(settler: SettlerParts, job: SettlementJob, code: Answer | undefined): boolean {
+function confirmPlain(settler: SettlerParts, job: SettlementJob, code: Answer | undefined): boolean {
   if (!code || hasCode(code) === false) return true
   job.isAlone = true
   job.isContract = true
@@ -266,7 +263,7 @@ export function confirmPlain(settler: SettlerParts, job: SettlementJob, code: An
  * The outcome of one payment in a mined or lost transaction: by its own events, else by the state of the
  * authorization.
  */
-export async function conclude(
+async function conclude(
   settler: SettlerParts,
   job: SettlementJob,
   sent: SendResult,
@@ -292,7 +289,7 @@ export async function conclude(
   job.done(settlementFrom(settler, fate, job.exact, 'the transfer reverted: nothing moved'))
 }
 
-export async function refuse(settler: SettlerParts, job: SettlementJob): Promise<false> {
+async function refuse(settler: SettlerParts, job: SettlementJob): Promise<false> {
   const { exact, offer, target } = job
   const balanceOf = { to: target.to, data: balanceCall(exact.from) }
   const [fate, seen] = await Promise.all([
@@ -314,7 +311,7 @@ export async function refuse(settler: SettlerParts, job: SettlementJob): Promise
 }
 
 /** The outcome once no transaction of ours is under way. */
-export function settlementFrom(settler: SettlerParts, fate: EvmFate, { key }: Exact, reason: string): Settlement {
+function settlementFrom(settler: SettlerParts, fate: EvmFate, { key }: Exact, reason: string): Settlement {
   return settlementOf(fate, { kind: 'refused', reason }, settler.sentKeys.get(key) === true)
 }
 

@@ -19,7 +19,7 @@ import { acceptsSignature, type EvmIdentity, type ParsedPayment, refusedSignatur
 import { checkExact, refused } from './payload.ts'
 
 /** State of verification. `relayer` is the account that would send the transfer. */
-export type ExactVerifier = {
+type ExactVerifier = {
   readonly rpc: Rpc
   readonly reads: Reads
   readonly identity: EvmIdentity
@@ -93,7 +93,7 @@ export async function verify(
 }
 
 /** Runs the payer's own code: whether it accepts the signature, and whether the token would then move the money. */
-export async function simulateAsPayer(
+async function simulateAsPayer(
   verifier: ExactVerifier,
   { exact, digest }: ParsedPayment,
   transfer: ContractCall,
@@ -110,7 +110,7 @@ export async function simulateAsPayer(
 }
 
 /** Explains why a funded, unused authorization would revert. One more round trip, on this path only. */
-export async function diagnose(
+async function diagnose(
   verifier: ExactVerifier,
   parsed: ParsedPayment,
   context: SimulationContext,

@@ -35,7 +35,7 @@ export const CONTRACT_LIMITS: ContractLimits = {
 
 export type ContractResult = { readonly kind: 'returned'; readonly ok: boolean; readonly data: Hex }
 
-export type ContractCallOptions = {
+type ContractCallOptions = {
   /** A block number in hex, or a tag. */
   readonly block: string
   readonly signal?: AbortSignal | undefined
@@ -44,7 +44,7 @@ export type ContractCallOptions = {
   readonly fee?: Fee | undefined
 }
 
-export type ContractCaller = {
+type ContractCaller = {
   /**
    * Runs code of the contract at `chosen`. `ok: false` means that the code failed; a failure is the node's, or a full
    * queue.

@@ -17,7 +17,7 @@ export type LogFilter = {
 
 /** `refused`: the node answers with an error, mostly because of too many blocks or logs. */
 export type RangeRefused = { readonly kind: 'refused'; readonly reason: string }
-export type LogsRead = { readonly kind: 'logs'; readonly logs: readonly ChainLog[] } | RangeRefused | RpcFailure
+type LogsRead = { readonly kind: 'logs'; readonly logs: readonly ChainLog[] } | RangeRefused | RpcFailure
 
 /** The result of one window. `on` goes on with the next one, or leaps to one that ends or begins at `next`. */
 export type WindowRead<Found> =
@@ -28,7 +28,7 @@ export type WindowRead<Found> =
   | RpcFailure
 
 /** `end`: everything was searched. `more`: the questions are used up, and `next` is the block to go on with. */
-export type SearchEnd<Found> =
+type SearchEnd<Found> =
   | Exclude<WindowRead<Found>, { readonly kind: 'on' }>
   | { readonly kind: 'more'; readonly next: number }
 
@@ -105,7 +105,7 @@ export async function blockAt(
 /** Where a search goes on; `time` is absent after a leap. */
 export type SearchPosition = { readonly number: number; readonly time?: number }
 
-export type PastSearch = {
+type PastSearch = {
   readonly filter: LogFilter
   /** Names the search in `positions`. */
   readonly key: string

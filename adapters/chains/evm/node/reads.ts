@@ -71,7 +71,7 @@ export type ReadsConfig = {
 const BLOCK_NUMBER_CALL: ContractCall = { to: MULTICALL, data: '0x42cbb15c' }
 
 /** State of `evmReads`. */
-export type EvmNode = {
+type EvmNode = {
   readonly rpc: Rpc
   readonly config: ReadsConfig
   readonly tag: 'latest' | 'pending'
@@ -105,11 +105,7 @@ export function evmReads(rpc: Rpc, config: ReadsConfig): Reads {
 /**
  * A Multicall3 call reads one block by construction. Without it, the block is read first and then named in each call.
  */
-export async function view(
-  node: EvmNode,
-  calls: readonly ContractCall[],
-  at: ViewOptions,
-): Promise<ViewResult | RpcFailure> {
+async function view(node: EvmNode, calls: readonly ContractCall[], at: ViewOptions): Promise<ViewResult | RpcFailure> {
   const options = {
     ...(at.from ? { from: at.from } : {}),
     ...(at.gas ? { gas: hexOf(at.gas) } : {}),
@@ -128,7 +124,7 @@ export async function view(
   return seen
 }
 
-export async function viewByMulticall(
+async function viewByMulticall(
   node: EvmNode,
   calls: readonly ContractCall[],
   options: object,
@@ -157,7 +153,7 @@ export async function viewByMulticall(
   }
 }
 
-export async function viewByBlock(
+async function viewByBlock(
   node: EvmNode,
   calls: readonly ContractCall[],
   options: object,
@@ -180,12 +176,12 @@ export async function viewByBlock(
 }
 
 /** The pending block is incomplete: its balances do not include transactions still to come. */
-export function wholeBlock(node: EvmNode, number: number): number {
+function wholeBlock(node: EvmNode, number: number): number {
   return node.tag === 'latest' ? number : number - 1
 }
 
 /** Compares the contracts' block number with the node's; if they differ, receipts cannot be compared with views. */
-export async function setMulticall(node: EvmNode, found: boolean): Promise<void> {
+async function setMulticall(node: EvmNode, found: boolean): Promise<void> {
   node.multicall = found
   const head = found ? await blockAt(node.rpc, 'latest') : undefined
   if (head?.kind !== 'block') return
@@ -193,7 +189,7 @@ export async function setMulticall(node: EvmNode, found: boolean): Promise<void>
   node.countsBlocks = answer.kind === 'result' && isHex(answer.value) && numberIn(answer.value) === head.number
 }
 
-export async function viewDirect(
+async function viewDirect(
   node: EvmNode,
   calls: readonly ContractCall[],
   { from, gas, fee, signal }: ViewOptions,
@@ -210,7 +206,7 @@ export async function viewDirect(
   return { kind: 'seen', time: block.time, results }
 }
 
-export async function balance(
+async function balance(
   node: EvmNode,
   token: string,
   address: string,

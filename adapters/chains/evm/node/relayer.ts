@@ -70,7 +70,7 @@ const SYNC_MS = 3_000
 const MAX_ATTEMPTS = 12
 
 /** State of `evmRelayer`. */
-export type RelayerParts = {
+type RelayerParts = {
   readonly rpc: Rpc
   readonly account: PrivateKeyAccount
   readonly config: RelayerConfig
@@ -120,7 +120,7 @@ export function evmRelayer(rpc: Rpc, account: PrivateKeyAccount, config: Relayer
   }
 }
 
-export async function send(sender: RelayerParts, call: OutgoingTransaction, now: number): Promise<SendResult> {
+async function send(sender: RelayerParts, call: OutgoingTransaction, now: number): Promise<SendResult> {
   const [fee, first] = await Promise.all([feeAt(sender, now), sender.nextNonce ?? refreshNonce(sender)])
   if ('kind' in fee) return { kind: 'rejected', reason: fee.reason }
   if (typeof first !== 'number') return { kind: 'rejected', reason: first.reason }
@@ -151,7 +151,7 @@ export async function send(sender: RelayerParts, call: OutgoingTransaction, now:
 }
 
 /** Until a node may have it, a transaction may change nonce and price freely, and may be given up. */
-export async function submit(sender: RelayerParts, tx: PendingTransaction): Promise<SendResult> {
+async function submit(sender: RelayerParts, tx: PendingTransaction): Promise<SendResult> {
   for (let attempt = 1; attempt <= MAX_ATTEMPTS && !sender.closing.signal.aborted; attempt++) {
     const result = await broadcast(sender, tx)
     if (result.kind === 'mined') return mined(tx, result.receipt)
@@ -173,7 +173,7 @@ export async function submit(sender: RelayerParts, tx: PendingTransaction): Prom
 /**
  * Resends a broadcast transaction until it is mined or its nonce is taken: a dropped one would block all after it.
  */
-export async function waitUntilMined(
+async function waitUntilMined(
   sender: RelayerParts,
   tx: PendingTransaction,
   first: BroadcastResult,
@@ -208,7 +208,7 @@ export async function waitUntilMined(
 }
 
 /** Polls for a receipt for this long: first at the typical time, then at growing pauses. */
-export async function pollReceipt(
+async function pollReceipt(
   sender: RelayerParts,
   tx: PendingTransaction,
   timeoutMs: number,
@@ -229,7 +229,7 @@ export async function pollReceipt(
  * Moves this transaction to a missing lower nonce once the gap was seen twice: after a node reset, or a nonce given
  * back.
  */
-export function fillGap(sender: RelayerParts, tx: PendingTransaction, count: number): void {
+function fillGap(sender: RelayerParts, tx: PendingTransaction, count: number): void {
   const isMissing = count < tx.nonce && ![...sender.pendingTxs].some((each) => each.nonce === count)
   tx.gapChecks = isMissing ? tx.gapChecks + 1 : 0
   if (tx.gapChecks < 2) return
@@ -245,7 +245,7 @@ function renumber(tx: PendingTransaction, nonce: number): void {
 }
 
 /** A replacement must raise both prices by at least a tenth; a quarter satisfies every node. */
-export async function reprice(sender: RelayerParts, tx: PendingTransaction): Promise<void> {
+async function reprice(sender: RelayerParts, tx: PendingTransaction): Promise<void> {
   sender.cachedFee = undefined
   const today = await feeAt(sender, tx.now)
   const more = (wei: bigint, now: bigint) => (now > (wei * 5n) / 4n ? now : (wei * 5n) / 4n + 1n)
@@ -254,7 +254,7 @@ export async function reprice(sender: RelayerParts, tx: PendingTransaction): Pro
   tx.raw = undefined
 }
 
-export async function broadcast(sender: RelayerParts, tx: PendingTransaction): Promise<BroadcastResult> {
+async function broadcast(sender: RelayerParts, tx: PendingTransaction): Promise<BroadcastResult> {
   const raw = (tx.raw ??= await signed(sender, tx))
   tx.hashes.add(keccak256(raw))
   if (!sender.usesSync) return classifyAnswer(await sender.rpc.request('eth_sendRawTransaction', [raw]), tx)
@@ -265,7 +265,7 @@ export async function broadcast(sender: RelayerParts, tx: PendingTransaction): P
   return classifyAnswer(await sender.rpc.request('eth_sendRawTransaction', [raw]), tx)
 }
 
-export function signed(sender: RelayerParts, { call, nonce, fee }: PendingTransaction): Promise<Hex> {
+function signed(sender: RelayerParts, { call, nonce, fee }: PendingTransaction): Promise<Hex> {
   const { to, data, gas } = call
   const fees = { maxFeePerGas: fee.max, maxPriorityFeePerGas: fee.tip }
   return sender.account.signTransaction({
@@ -279,7 +279,7 @@ export function signed(sender: RelayerParts, { call, nonce, fee }: PendingTransa
   })
 }
 
-export async function receiptOf(sender: RelayerParts, tx: PendingTransaction): Promise<ChainReceipt | undefined> {
+async function receiptOf(sender: RelayerParts, tx: PendingTransaction): Promise<ChainReceipt | undefined> {
   const answers = await Promise.all(
     [...tx.hashes].slice(-6).map((hash) => sender.rpc.request('eth_getTransactionReceipt', [hash])),
   )
@@ -287,7 +287,7 @@ export async function receiptOf(sender: RelayerParts, tx: PendingTransaction): P
   return receipts.find((receipt) => receipt && tx.hashes.has(receipt.transactionHash))
 }
 
-export function lowestFree(sender: RelayerParts, self?: PendingTransaction): number {
+function lowestFree(sender: RelayerParts, self?: PendingTransaction): number {
   const takenNonces = new Set([...sender.pendingTxs].filter((tx) => tx !== self).map((tx) => tx.nonce))
   let nonce = sender.nextNonce ?? 0
   while (takenNonces.has(nonce)) nonce++
@@ -298,7 +298,7 @@ export function lowestFree(sender: RelayerParts, self?: PendingTransaction): num
  * Reads the count once for all concurrent callers. Transactions in the mempool, perhaps of an earlier process, count
  * as used.
  */
-export function refreshNonce(sender: RelayerParts): Promise<number | RpcFailure> {
+function refreshNonce(sender: RelayerParts): Promise<number | RpcFailure> {
   sender.nonceRequest ??= countOf(sender, 'pending').then((count) => {
     sender.nonceRequest = undefined
     if (typeof count === 'number') sender.nextNonce = count
@@ -307,7 +307,7 @@ export function refreshNonce(sender: RelayerParts): Promise<number | RpcFailure>
   return sender.nonceRequest
 }
 
-export async function countOf(sender: RelayerParts, tag: 'latest' | 'pending'): Promise<number | RpcFailure> {
+async function countOf(sender: RelayerParts, tag: 'latest' | 'pending'): Promise<number | RpcFailure> {
   const answer = await sender.rpc.request('eth_getTransactionCount', [sender.account.address, tag])
   if (answer.kind === 'failure') return answer
   const count = answer.kind === 'result' ? numberIn(answer.value) : undefined
@@ -315,7 +315,7 @@ export async function countOf(sender: RelayerParts, tag: 'latest' | 'pending'): 
 }
 
 /** Twice the base fee, which survives several full blocks, plus the tip that the node suggests. */
-export async function feeAt(sender: RelayerParts, now: number): Promise<Fee | RpcFailure> {
+async function feeAt(sender: RelayerParts, now: number): Promise<Fee | RpcFailure> {
   if (sender.cachedFee && Math.abs(now - sender.cachedFee.at) < FEE_TTL_MS) return sender.cachedFee.fee
   const [block, suggestedTip] = await Promise.all([
     sender.rpc.request('eth_getBlockByNumber', ['latest', false]),
@@ -329,7 +329,7 @@ export async function feeAt(sender: RelayerParts, now: number): Promise<Fee | Rp
   return fee
 }
 
-export function capFee(sender: RelayerParts, { max, tip }: Fee): Fee {
+function capFee(sender: RelayerParts, { max, tip }: Fee): Fee {
   const most = max < sender.cap ? max : sender.cap
   return { max: most, tip: tip < most ? tip : most }
 }

@@ -28,7 +28,7 @@ const abi = parseAbi([
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A transfer that its payer has authorized by a signature (EIP-3009). */
-export type AuthorizedTransfer = {
+type AuthorizedTransfer = {
   readonly from: Hex
   readonly to: Hex
   readonly value: bigint

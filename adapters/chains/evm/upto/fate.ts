@@ -35,7 +35,7 @@ export async function fateOf(
   return paid || (await search(scheme, upto, signal))
 }
 
-export async function paidIn(
+async function paidIn(
   scheme: UptoScheme,
   transaction: Hex,
   upto: Upto,
@@ -54,11 +54,7 @@ export async function paidIn(
 }
 
 /** Searches the transfers from the payer to the payee, newest first, back to when it can have been signed. */
-export async function search(
-  scheme: UptoScheme,
-  upto: Upto,
-  signal?: AbortSignal,
-): Promise<UptoFate & { isUsed?: true }> {
+async function search(scheme: UptoScheme, upto: Upto, signal?: AbortSignal): Promise<UptoFate & { isUsed?: true }> {
   const { rpc, config, searches: positions } = scheme
   const head = await blockAt(rpc, 'latest', signal)
   if (head.kind === 'failure') return { kind: 'unknown', reason: head.reason }

@@ -20,7 +20,7 @@ import { settle } from './settle.ts'
 import { terms } from './terms.ts'
 import { verify } from './verify.ts'
 
-export type EvmUpto = {
+type EvmUpto = {
   terms(): Terms
   identify(payment: Payment, offer: Offer): Promise<Identity>
   verify(payment: Payment, offer: Offer, at: CallOptions): Promise<Verdict>

@@ -46,7 +46,7 @@ export function permitDigest(
 }
 
 /** An ERC-2612 permit by which a wallet without an allowance lets Permit2 move the token. */
-export type TokenPermit = {
+type TokenPermit = {
   readonly value: bigint
   readonly deadline: bigint
   readonly r: Hex

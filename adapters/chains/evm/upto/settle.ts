@@ -60,7 +60,7 @@ export async function settle(
   )
 }
 
-export async function send(
+async function send(
   scheme: UptoScheme,
   upto: Upto,
   { charge, payment, now, hasCallers }: Sending,
@@ -107,7 +107,7 @@ export async function send(
 }
 
 /** The outcome of an authorization that can no longer be sent. */
-export async function endOf(scheme: UptoScheme, upto: Upto): Promise<Settlement> {
+async function endOf(scheme: UptoScheme, upto: Upto): Promise<Settlement> {
   const found = await fateOf(scheme, upto)
   if (found.kind === 'paid') return { kind: 'settled', receipt: found.receipt }
   if (found.kind === 'dead') return { kind: 'refused', reason: 'the authorization is dead: used or expired' }

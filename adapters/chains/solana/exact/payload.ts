@@ -59,7 +59,7 @@ export type SolanaExact = {
   readonly memos: readonly Uint8Array[]
 }
 
-export type CheckPaymentOptions = {
+type CheckPaymentOptions = {
   readonly network: string
   /** Accounts that may pay the fee, and may appear nowhere else. */
   readonly feePayers: readonly Address[]

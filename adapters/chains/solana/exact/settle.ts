@@ -44,7 +44,7 @@ type SettlementJob = { readonly promise: Promise<Settlement>; readonly stop: Abo
 const MAX_WAIT_MS = 120_000
 
 /** State of `solanaSettler`. */
-export type SettlerParts = {
+type SettlerParts = {
   readonly reads: SolanaReads
   readonly find: TransactionFinder
   readonly fates: SolanaFates
@@ -88,11 +88,7 @@ export function solanaSettler(ports: Ports, config: SettleConfig): SolanaSettler
   }
 }
 
-export async function settle(
-  settler: SettlerParts,
-  exact: SolanaExact,
-  { now, signal }: CallOptions,
-): Promise<Settlement> {
+async function settle(settler: SettlerParts, exact: SolanaExact, { now, signal }: CallOptions): Promise<Settlement> {
   const { key } = exact
   settler.fates.firstSeenAt(key, now)
   const final = settler.fates.finalFate(key)
@@ -108,7 +104,7 @@ export async function settle(
   }
 }
 
-export function begin(settler: SettlerParts, exact: SolanaExact, now: number): SettlementJob {
+function begin(settler: SettlerParts, exact: SolanaExact, now: number): SettlementJob {
   const stop = new AbortController()
   const promise = submit(settler, exact, { now, signal: stop.signal }).catch(() =>
     unknown('its outcome could not be determined'),
@@ -118,13 +114,13 @@ export function begin(settler: SettlerParts, exact: SolanaExact, now: number): S
   return job
 }
 
-export function stopJob(settler: SettlerParts, key: string, job: SettlementJob): void {
+function stopJob(settler: SettlerParts, key: string, job: SettlementJob): void {
   job.stop.abort()
   if (settler.jobs.get(key) === job) settler.jobs.delete(key)
 }
 
 /** Checks whether it already ran and whether it still would: no fee is spent on a payment that cannot succeed. */
-export async function submit(settler: SettlerParts, exact: SolanaExact, at: CallOptions): Promise<Settlement> {
+async function submit(settler: SettlerParts, exact: SolanaExact, at: CallOptions): Promise<Settlement> {
   const search = settler.find(exact, at)
   const [found, verdict] = await Promise.all([search, settler.verifier.verify(exact, { ...at, search })])
   const final = settler.fates.conclude(exact, found)
@@ -144,7 +140,7 @@ export async function submit(settler: SettlerParts, exact: SolanaExact, at: Call
 }
 
 /** Nothing was sent. With an expired blockhash it may be dead, unless it was paid. */
-export async function refuse(
+async function refuse(
   settler: SettlerParts,
   exact: SolanaExact,
   { code, reason }: { code: string; reason: string },
@@ -155,11 +151,7 @@ export async function refuse(
   return fate.kind === 'paid' ? settlementOf(fate) : { kind: 'refused', reason, code: 'PAYMENT_BLOCKHASH_STALE' }
 }
 
-export async function follow(
-  settler: SettlerParts,
-  exact: SolanaExact,
-  { now, signal }: CallOptions,
-): Promise<Settlement> {
+async function follow(settler: SettlerParts, exact: SolanaExact, { now, signal }: CallOptions): Promise<Settlement> {
   const signed = serializeTransaction(exact.tx, await settler.sign(exact))
   let [waitedMs, nextSendMs] = [0, 0]
   for (;;) {

@@ -17,7 +17,7 @@ export type VerifyConfig = {
 }
 
 /** `search` is the search for the transaction, if one is under way. */
-export type VerifyOptions = {
+type VerifyOptions = {
   readonly now: number
   readonly signal: AbortSignal
   readonly search?: Promise<SearchResult>

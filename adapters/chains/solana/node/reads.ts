@@ -8,7 +8,7 @@ import { encodeAddress, parseTransaction, type SolanaTransaction } from './trans
 export const TOKEN = TOKEN_PROGRAM_ADDRESS
 export const TOKEN_2022 = address('TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb')
 
-export type Commitment = 'processed' | 'confirmed' | 'finalized'
+type Commitment = 'processed' | 'confirmed' | 'finalized'
 
 /** An account as stored on chain. */
 export type Account = {
@@ -25,24 +25,24 @@ export type Accounts = {
   readonly found: readonly (Account | undefined)[]
 }
 /** `err` is null if the transaction would succeed. */
-export type Simulation = { readonly kind: 'simulated'; readonly err: unknown }
-export type Status =
+type Simulation = { readonly kind: 'simulated'; readonly err: unknown }
+type Status =
   /** It has run, at least on the node's fork. */
   | { readonly kind: 'seen'; readonly failed: boolean; readonly isConfirmed: boolean }
   /** Not known at that slot. */
   | { readonly kind: 'unseen'; readonly slot: number }
 /** A transaction in a confirmed block. `tokenChange` is by how much the token account at an index changed. */
-export type ConfirmedTransaction = {
+type ConfirmedTransaction = {
   readonly kind: 'landed'
   readonly id: string
   readonly slot: number
   readonly failed: boolean
   tokenChange(index: number, mint: string): bigint
 }
-export type Absent = { readonly kind: 'absent' }
+type Absent = { readonly kind: 'absent' }
 export type Latest = { readonly kind: 'latest'; readonly blockhash: string; readonly lastValid: number }
-export type Validity = { readonly kind: 'validity'; readonly valid: boolean; readonly slot: number }
-export type Signatures = {
+type Validity = { readonly kind: 'validity'; readonly valid: boolean; readonly slot: number }
+type Signatures = {
   readonly kind: 'signatures'
   readonly found: readonly {
     readonly signature: string

@@ -43,7 +43,7 @@ export const chatErrorFor: ErrorFor = (kind, { maker, retrySeconds }) => {
   }
 }
 
-export type RefusedRequest = {
+type RefusedRequest = {
   /** Body that the caller sent. An error may name its members and no others. */
   readonly body: Fields
   /** Members of `body` that the gateway has set or changed. */

@@ -11,7 +11,7 @@ import { type ErrorClassifier, type ErrorReply, record, errorReplyIn } from '../
 export type Facts = { readonly model: string; readonly created: number }
 
 /** A chat format as one vendor implements it. */
-export type NativeFormat = {
+type NativeFormat = {
   /** Name of the protocol, for errors and logs. */
   readonly name: string
   readonly format: ChatFormat

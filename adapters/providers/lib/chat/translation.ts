@@ -24,7 +24,7 @@ export type StreamTranslation = {
   isPrelude?(event: SseEvent): boolean
 }
 
-export type TranslationOptions = {
+type TranslationOptions = {
   readonly name: string
   readonly http: VendorHttp
   readonly classify: ErrorClassifier

@@ -47,7 +47,7 @@ export type ChatOverride = {
   readonly redirect?: string
 }
 
-export type OverriddenChat = { readonly rows: readonly ChatRow[]; readonly mistakes: readonly string[] }
+type OverriddenChat = { readonly rows: readonly ChatRow[]; readonly mistakes: readonly string[] }
 
 /** Reports a mistake in a field of the current row. */
 type Report = (field: string, what: string) => undefined

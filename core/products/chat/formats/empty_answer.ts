@@ -52,7 +52,7 @@ const isPartNonBlank = (part: Fields): boolean =>
   hasContentBeside(part, ['thought', 'thoughtSignature', 'thought_signature'])
 
 /** Whether any member except `names` is non-blank. */
-export const hasContentBeside = (fields: Fields, names: readonly string[]): boolean =>
+const hasContentBeside = (fields: Fields, names: readonly string[]): boolean =>
   Object.entries(fields).some(([name, value]) => !names.includes(name) && isNonBlank(value))
 
 // ── events ──────────────────────────────────────────────────────────────────────────────────────────────────────────

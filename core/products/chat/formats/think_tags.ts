@@ -1,6 +1,6 @@
 /** Reasoning that a model writes into its text, between `<think>` and `</think>` (contract 6.25). */
 
-export type Split = { readonly content: string; readonly reasoning: string }
+type Split = { readonly content: string; readonly reasoning: string }
 
 const OPEN = '<think>'
 const CLOSE = '</think>'

@@ -139,7 +139,7 @@ export function usageSoFar(run: Run): Fields {
 
 // ── searches ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type SearchCall = { readonly id: string; readonly query: string }
+type SearchCall = { readonly id: string; readonly query: string }
 
 /** A call of the search, as a model makes it. Its query is '' where the arguments are malformed. */
 export function searchCallOf(call: Fields, fallbackId: string): SearchCall {

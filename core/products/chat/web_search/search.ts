@@ -7,7 +7,7 @@ import { tryJson } from '../formats/sse.ts'
 import { PAGES, RESULT_TOKENS, type WebSearch } from './tool.ts'
 
 /** `text` is an excerpt, '' for a page that could not be read. `age` is the date of the page, or ''. */
-export type WebPage = { readonly url: string; readonly title: string; readonly age: string; readonly text: string }
+type WebPage = { readonly url: string; readonly title: string; readonly age: string; readonly text: string }
 
 /** A search that a model has asked for. With an `error` nothing was found, and nothing is charged. */
 export type MadeSearch = {
@@ -17,7 +17,7 @@ export type MadeSearch = {
   readonly error?: SearchError
 }
 
-export type SearchError = 'unavailable' | 'max_uses_exceeded' | 'invalid_tool_input' | 'too_many_requests'
+type SearchError = 'unavailable' | 'max_uses_exceeded' | 'invalid_tool_input' | 'too_many_requests'
 
 type Searching = {
   readonly vendor: WebSearchVendor

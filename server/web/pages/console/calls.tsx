@@ -120,7 +120,7 @@ function Find() {
   )
 }
 
-export function Rows({ payments }: { payments: readonly PaymentRow[] }) {
+function Rows({ payments }: { payments: readonly PaymentRow[] }) {
   if (payments.length === 0) return <p class="soft">No calls.</p>
   return (
     <div class="table">

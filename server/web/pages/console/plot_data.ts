@@ -1,7 +1,7 @@
 /** Turns the sums of the API into the data of plots: a value for each hour or day of the range. */
 import type { Figures, Point, Series } from './api.ts'
 
-export type Line = { readonly label: string; readonly values: readonly (number | null)[] }
+type Line = { readonly label: string; readonly values: readonly (number | null)[] }
 export type PlotData = { readonly times: readonly number[]; readonly lines: readonly Line[] }
 
 export const HOUR_S = 3_600

@@ -5,7 +5,7 @@ import { SignedOut } from './api.ts'
 /** Called when the session has ended. */
 export const OnSignedOut = createContext<() => void>(() => {})
 
-export type Read<T> = { readonly value?: T; readonly problem?: string; readonly at?: number; again(): void }
+type Read<T> = { readonly value?: T; readonly problem?: string; readonly at?: number; again(): void }
 
 /**
  * Reads when `key` changes and every `everyMs` while the page is visible. The last value stays until the next one is

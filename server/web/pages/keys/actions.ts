@@ -42,7 +42,7 @@ export async function send(page: Keys, key: Key, payment: string): Promise<void>
   await refresh(page, key)
 }
 
-export type Depositing = { readonly wallet: Wallet; readonly amount: bigint }
+type Depositing = { readonly wallet: Wallet; readonly amount: bigint }
 
 export const make = (page: Keys, { offer }: Terms, { wallet, amount }: Depositing): Promise<void> =>
   run(page, 'Waiting for the wallet', async () => {

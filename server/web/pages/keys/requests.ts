@@ -37,7 +37,7 @@ export function refundText({ amount, payer, reserved }: Refund): string {
   return `${back} Open calls may cost ${usdc(reserved.replace('.', ''))} USDC; what they leave goes back when they have ended.`
 }
 
-export type NewChild = {
+type NewChild = {
   readonly name: string
   readonly cap: string
   readonly expires_at?: number
@@ -46,7 +46,7 @@ export type NewChild = {
 }
 
 /** Outcome of a deposit. `unknown`: it may be under way, and the same payment may be sent again. */
-export type Outcome = { readonly kind: 'deposited' } | { readonly kind: 'unknown'; readonly reason: string }
+type Outcome = { readonly kind: 'deposited' } | { readonly kind: 'unknown'; readonly reason: string }
 
 const TRIES = 4
 const PAUSE_MS = 5_000

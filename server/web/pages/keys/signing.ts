@@ -35,7 +35,7 @@ export function openKey(pasted: string): Key {
   return { text, address: accountOf(key.seed).address, isChild: key.kind === 'child' }
 }
 
-export type Depositing = {
+type Depositing = {
   readonly key: Key
   readonly wallet: Wallet
   readonly address: string

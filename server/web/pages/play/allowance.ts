@@ -1,7 +1,7 @@
 /** Spending limit of this visit: a page never signs more than its reader expects. It ends with the browser tab. */
 import { atomic, usdc } from '../lib/x402.ts'
 
-export type Allowance = {
+type Allowance = {
   /** In USDC, as written. */
   readonly cap: string
   /** In USDC. */

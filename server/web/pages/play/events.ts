@@ -1,7 +1,7 @@
 /** A chat answer as it is streamed: its text, and the comments in which the receipt comes. */
 import { eventSplitter } from '../../../../core/lib/mod.ts'
 
-export type Streamed = {
+type Streamed = {
   readonly text: string
   readonly tokens?: { readonly prompt_tokens: number; readonly completion_tokens: number }
   /** By name, such as `x-payment-receipt`. */

@@ -11,7 +11,7 @@ export type Order = {
 }
 
 /** A field of the form beside the text. */
-export type Field = {
+type Field = {
   readonly name: string
   readonly label: string
   readonly value: string

@@ -27,7 +27,7 @@ export type Bought = {
 }
 
 /** `free`: there was nothing to pay, and the result is there. */
-export type Priced = { readonly kind: 'quote'; readonly demand: Demand } | ({ readonly kind: 'free' } & Bought)
+type Priced = { readonly kind: 'quote'; readonly demand: Demand } | ({ readonly kind: 'free' } & Bought)
 
 export type Watching = {
   /** Reports the current step, for a status line. */

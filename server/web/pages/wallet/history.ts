@@ -20,7 +20,7 @@ export type WalletCall = {
   readonly expires_at: string | null
 }
 
-export type Page = { readonly data: readonly WalletCall[]; readonly next_cursor: string | null }
+type Page = { readonly data: readonly WalletCall[]; readonly next_cursor: string | null }
 
 /** A page of a hundred calls. The wallet is asked for a signature. */
 export async function readCalls(signedIn: SignedIn, cursor?: string): Promise<Page> {

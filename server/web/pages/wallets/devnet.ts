@@ -1,5 +1,5 @@
 /** Body of `/devnet`: local chains and a buyer with test money. Only a page on this machine can read it. */
-export type Devnet = {
+type Devnet = {
   readonly gateways: readonly {
     readonly network: string
     readonly rpc_url: string

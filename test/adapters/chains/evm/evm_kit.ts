@@ -106,10 +106,7 @@ type Reply = { readonly id: number; readonly result?: unknown; readonly error?: 
  * the node's place.
  */
 export type ApiError = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
-export type Stand = (
-  messages: readonly Message[],
-  forward: () => Promise<readonly Reply[]>,
-) => Promise<readonly Reply[]>
+type Stand = (messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>
 
 /** What the node says, but for some messages something else. */
 export function instead(isIt: (message: Message) => boolean, input: object): Stand {

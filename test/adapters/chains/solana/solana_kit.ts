@@ -31,7 +31,7 @@ import type { Subject } from '../../../conformance/law.ts'
 
 export const NETWORK = 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1'
 export const COMPUTE_BUDGET = address('ComputeBudget111111111111111111111111111111')
-export const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
+const MEMO = address('MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr')
 export const LIGHTHOUSE = address('L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95')
 const NOON = Date.UTC(2030, 0, 1, 12)
 /**
@@ -144,7 +144,7 @@ export const readonly = (account: Address) => ({ address: account, role: Account
 export const writable = (account: Address) => ({ address: account, role: AccountRole.WRITABLE })
 export const signing = (account: Address) => ({ address: account, role: AccountRole.READONLY_SIGNER })
 
-export type Sending = {
+type Sending = {
   readonly from: Address
   readonly to: string
   readonly amount: bigint

@@ -4,7 +4,7 @@
  * form of Connect-RPC: five bytes before each JSON message.
  */
 type Script = { readonly stdout?: string; readonly stderr?: string; readonly exitCode?: number }
-export type SentRequest = {
+type SentRequest = {
   readonly method: string
   readonly path: string
   readonly headers: Headers

@@ -18,7 +18,7 @@ import {
   testRecordings,
 } from './provider_kit.ts'
 
-export type Make = (config: AudioVendorConfig) => AudioVendor
+type Make = (config: AudioVendorConfig) => AudioVendor
 
 /** Enough of each to be recognised, and no more. */
 export const SOUNDS: Readonly<Record<AudioFormat, Uint8Array>> = {

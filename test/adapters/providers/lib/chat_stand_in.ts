@@ -22,7 +22,7 @@ import type { Subject } from '../../../conformance/law.ts'
 import { chatSetup } from './chat_kit.ts'
 
 /** A wire from its vendor's side. */
-export type ErrorFormat = {
+type ErrorFormat = {
   /** Where it is served below the host. */
   readonly root: string
   isStream(path: string, body: Fields): boolean

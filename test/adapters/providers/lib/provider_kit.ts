@@ -26,7 +26,7 @@ export const calm = (): { signal: AbortSignal } => ({ signal: new AbortControlle
 
 // ── recorded replies ────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Certainty = 'quoted' | 'types' | 'inferred'
+type Certainty = 'quoted' | 'types' | 'inferred'
 /** `document` says where the shape was read; `certainty` whether the file quotes it, follows its types, or guesses. */
 export type Recorded = {
   readonly document: string
@@ -209,7 +209,7 @@ export const ODD_REPLIES: readonly (readonly [string, string, Answer])[] = [
   ['an error without end', 'failure', () => new Response(flood().body, { status: 500 })],
 ]
 
-export type Expected = {
+type Expected = {
   /** Recordings of good replies, which other tests read. */
   readonly read: readonly string[]
   readonly generate?: Readonly<Record<string, string>>

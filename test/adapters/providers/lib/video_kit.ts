@@ -22,7 +22,7 @@ import {
   testRecordings,
 } from './provider_kit.ts'
 
-export type Make = (config: VideoVendorConfig) => VideoVendor
+type Make = (config: VideoVendorConfig) => VideoVendor
 
 /** One with every member, which each protocol sends or leaves out. */
 export const FULL: VideoJob = {
@@ -49,7 +49,7 @@ export function vendorOn(make: Make, answer: Answer, more: Partial<VideoVendorCo
 
 // ── the studio ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export type Phase = 'queued' | 'running' | 'done' | 'failed'
+type Phase = 'queued' | 'running' | 'done' | 'failed'
 
 /** How a protocol says it. */
 export type ErrorFormat = {
@@ -62,7 +62,7 @@ export type ErrorFormat = {
 }
 
 /** Takes jobs, and does with them what the prompts of the laws ask for. A job is done at its third look. */
-export function studio({ promptOf, took, state, refused, lost }: ErrorFormat): Answer {
+function studio({ promptOf, took, state, refused, lost }: ErrorFormat): Answer {
   const jobs = new Map<string, { prompt: string; polls: number }>()
   const written = (body: unknown) => (body instanceof Response ? body : Response.json(body))
   return (seen) => {
@@ -96,9 +96,9 @@ export function studioSubject(make: Make, errorFormat: ErrorFormat): () => Promi
 // ── recordings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** A state, or what is thrown: `operator`, `failure`, `RATE_LIMITED 12`. */
-export type PolledState = VideoState | string
+type PolledState = VideoState | string
 
-export type Readings = {
+type Readings = {
   /** Handles that a recorded reply to a submission reads as. */
   readonly taken: Readonly<Record<string, string>>
   readonly states: Readonly<Record<string, PolledState>>

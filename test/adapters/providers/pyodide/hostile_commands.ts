@@ -1,7 +1,7 @@
 /** What people try who want out of a sandbox, as data. `$file`, `$port`, `$pid` and `$folder` are the host's own. */
 
 /** What comes of it: `refused` by whoever guards the door, or `nothing` of the host's in what it says. */
-export type Hostile = readonly [what: string, code: string, outcome: RegExp]
+type Hostile = readonly [what: string, code: string, outcome: RegExp]
 
 const REFUSED = /refused: .*(NotCapable|not supported|not allowed|denied|Requires|Permission)/s
 /** Runs JavaScript from Python, as code in a sandbox can, and prints what comes of it. */

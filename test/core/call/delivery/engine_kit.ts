@@ -27,8 +27,6 @@ import { countingRandom, testClock, testLog } from '../../../kit.ts'
 
 const PRICE = 10_000n
 
-export type EngineKit = ReturnType<typeof engineKit>
-
 /** The members of an engine that deliveries use, over memory. */
 export function engineKit({
   chain = memoryChain(),

@@ -28,7 +28,7 @@ export const DONE: UpstreamStatus = {
 const RUNNING: UpstreamStatus = { kind: 'running', progress: 40 }
 
 /** What the studio was asked, and how often; what it says can be changed at any time. */
-export type Studio = {
+type Studio = {
   submitted: number
   polled: string[]
   fetched: number

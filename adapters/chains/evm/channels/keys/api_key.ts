@@ -54,7 +54,7 @@ export async function keySigner(seed: Uint8Array, given?: Curve): Promise<KeySig
   }
 }
 
-export type Curve = {
+type Curve = {
   /** Uncompressed: 65 bytes. */
   publicKey(key: Uint8Array): Uint8Array
   /** With a low s. */

@@ -6,14 +6,14 @@ import type { KeyCalls } from './calls.ts'
 import { withoutChildren } from './child_calls.ts'
 import type { KeyIndex } from './key_index.ts'
 
-export type IdleContext = {
+type IdleContext = {
   readonly index: Pick<KeyIndex, 'list'>
   readonly states: Pick<ChannelStates, 'get'>
   readonly calls: Pick<KeyCalls, 'reserved'>
   readonly refunds: Pick<ChannelRefunds, 'close' | 'isPaidFor'>
 }
 
-export type IdleConfig = {
+type IdleConfig = {
   /** A key that was neither charged nor topped up for so long is closed, in milliseconds. */
   readonly idleMs: number
   /** Cost of a refund, in base units. A smaller rest is not sent. */

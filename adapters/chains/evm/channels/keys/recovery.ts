@@ -17,7 +17,7 @@ import type { KeyCalls } from './calls.ts'
 import { isKeyChannel, type KeyIndex } from './key_index.ts'
 import type { ChannelStates } from '../records.ts'
 
-export type KeyRecoveryContext = {
+type KeyRecoveryContext = {
   readonly rpc: Pick<Rpc, 'request'>
   readonly states: ChannelStates
   readonly index: KeyIndex
@@ -25,7 +25,7 @@ export type KeyRecoveryContext = {
   readonly digests: ChannelDigests
 }
 
-export type KeyRecoveryConfig = {
+type KeyRecoveryConfig = {
   readonly asset: string
   /** The key that claims: channels of other sellers are left alone. */
   readonly authorizer: Hex

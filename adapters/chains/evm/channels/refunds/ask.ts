@@ -82,7 +82,7 @@ export function unpaidFor(refunds: RefundParts, state: ChannelState, now: number
 }
 
 /** Returns the outcome of an earlier, identical request; undefined for any other. */
-export async function outcomeOf(
+async function outcomeOf(
   refunds: RefundParts,
   request: Request,
   state: ChannelState,

@@ -31,7 +31,7 @@ const GAS = 300_000n
 export const RESEND_MS = 60_000
 
 /** Gas for a refund of this channel. Others may have used what was left of the wallet's since it was asked for. */
-export function reservation(refunds: RefundParts, state: ChannelState, now: number): Reserved | Refused {
+function reservation(refunds: RefundParts, state: ChannelState, now: number): Reserved | Refused {
   const reserved = refunds.costs.reserveRefund(buyerOf(state), now)
   if (reserved.kind === 'reserved') return reserved
   return overBudget('refund_transaction_failed', buyerOf(state), reserved.until)
@@ -71,7 +71,7 @@ export async function begin(
   return busy(requested, 'a call was charged meanwhile; ask again')
 }
 
-export async function transmit(
+async function transmit(
   refunds: RefundParts,
   state: Refunded,
   { now, reserved }: { readonly now: number; readonly reserved: Reserved },
@@ -112,7 +112,7 @@ export async function finish(refunds: RefundParts, before: ChannelState, now: nu
 }
 
 /** Claims what is due to the payee first: the contract would otherwise pay it back. */
-export async function callOf(refunds: RefundParts, state: Refunded): Promise<ContractCall> {
+async function callOf(refunds: RefundParts, state: Refunded): Promise<ContractCall> {
   const { channelId, config, ceiling, charged, claimed } = state
   const [amount, nonce] = [BigInt(state.refund.amount), BigInt(state.refund.nonce)]
   const signature = await refunds.authorizer.sign({ hash: refunds.digests.refund(channelId, { nonce, amount }) })

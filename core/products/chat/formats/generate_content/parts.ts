@@ -33,7 +33,7 @@ export const signatureOf = (entry: Fields): string =>
   textOf(fieldsOf(fieldsOf(entry.extra_content).google).thought_signature)
 
 /** Parses the arguments of a call. Text that is not a JSON object is kept under `arguments`. */
-export function argsOf(args: Json | undefined): Fields {
+function argsOf(args: Json | undefined): Fields {
   if (isFields(args)) return args
   if (textOf(args).trim() === '') return {}
   return tryJson(textOf(args)) ?? { arguments: textOf(args) }

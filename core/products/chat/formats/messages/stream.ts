@@ -1,25 +1,9 @@
-/** Translates `messages` streams into chat chunks, and reads the error events of both formats. */
-import { type Json, type Fields, countOf, fieldsOf, given, isFields, textOf } from '../../../../lib/json.ts'
+/** Translates `messages` streams into chat chunks. */
+import { type Json, type Fields, countOf, fieldsOf, given, textOf } from '../../../../lib/json.ts'
 import { argumentsOf, chatUsage, finishReason, inputOf, isThinking, reasoningMembers } from './parts.ts'
 import { chatId } from './reply.ts'
 import { sseJson, tryJson } from '../sse.ts'
 import type { StreamTranslator } from '../stream_translator.ts'
-import type { SseEvent } from '../../../../ports/vendors/chat.ts'
-
-/**
- * The error that an event reports, in either format; undefined for any other event. Translators skip error events, so
- * call this first.
- */
-export function upstreamError({ event, data }: SseEvent): { type: string; message: string } | undefined {
-  if (event !== 'error' && !data.includes('"error"')) return undefined
-  const body = fieldsOf(tryJson(data))
-  const { error } = body
-  if (typeof error === 'string') return { type: 'error', message: error }
-  if (isFields(error))
-    return { type: textOf(error.type) || textOf(error.code) || 'error', message: textOf(error.message) }
-  if (event !== 'error' && body.type !== 'error') return undefined
-  return { type: 'error', message: textOf(body.message) }
-}
 
 /** A content block being received. `input` is the JSON of a tool's input so far. */
 type Block = { readonly start: Fields; readonly call?: number; input: string; thinking: string; signature: string }

@@ -83,10 +83,7 @@ function messageContentOf(output: readonly Fields[]): { text: string; refusal: s
  * Converts a `url_citation` to chat's nesting, its indexes shifted by `offset`. Undefined for other annotations, which
  * chat does not have.
  */
-export function chatAnnotation(
-  { type, url, title, start_index, end_index }: Fields,
-  offset: number,
-): [Fields] | undefined {
+function chatAnnotation({ type, url, title, start_index, end_index }: Fields, offset: number): [Fields] | undefined {
   if (type !== 'url_citation' || typeof url !== 'string') return undefined
   const moved = (index: Json | undefined) => offset + (numberOf(index) ?? 0)
   return [
@@ -95,7 +92,7 @@ export function chatAnnotation(
 }
 
 /** The cited URLs without duplicates, in order. Some vendors list more of them beside the output. */
-export function citationsOf({ output, citations }: Fields): string[] {
+function citationsOf({ output, citations }: Fields): string[] {
   const cited = objectsOf(output).flatMap(({ content }) =>
     objectsOf(content).flatMap((part) => objectsOf(part.annotations)),
   )
@@ -124,7 +121,7 @@ export function finishOf({ status, incomplete_details }: Fields, hasCalls: boole
 }
 
 /** Undefined where the vendor sent no counts. `num_sources_used` of a live search is kept. */
-export function chatUsage(usage: Json | undefined): Fields | undefined {
+function chatUsage(usage: Json | undefined): Fields | undefined {
   const counted = fieldsOf(usage)
   const input = numberOf(counted.input_tokens)
   const output = numberOf(counted.output_tokens)
@@ -194,7 +191,7 @@ export function responsesFromChatReply(reply: Fields, facts: ResponseFacts): Fie
   })
 }
 
-export type ResponseOutcome = { readonly status: string; readonly incomplete_details: Fields | null }
+type ResponseOutcome = { readonly status: string; readonly incomplete_details: Fields | null }
 
 /** The status of a Response, from chat's `finish_reason`. */
 export function outcomeOf(finish: Json | undefined): ResponseOutcome {
@@ -325,10 +322,7 @@ export const summaryOf = ({ reasoning_content, reasoning }: Fields): string =>
   textOf(reasoning_content) || textOf(reasoning)
 
 /** The parts of a message item: the text with its annotations, then the refusal; [] where both are empty. */
-export function contentOf(
-  { content, content_before_tools, refusal }: Fields,
-  annotations: readonly Fields[],
-): Fields[] {
+function contentOf({ content, content_before_tools, refusal }: Fields, annotations: readonly Fields[]): Fields[] {
   const text = plainText(content) || textOf(content_before_tools)
   const parts: Fields[] = text === '' ? [] : [{ type: 'output_text', text, annotations, logprobs: [] }]
   return textOf(refusal) === '' ? parts : [...parts, { type: 'refusal', refusal: textOf(refusal) }]

@@ -8,7 +8,7 @@ import { type BatchedChain, batchedChain } from '../../../../../adapters/chains/
 import { type BatchedConfig } from '../../../../../adapters/chains/evm/batched/scheme.ts'
 import { offerOf } from '../../../../../core/x402/offer.ts'
 import { usdc } from '../../../../../core/x402/money.ts'
-import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'
+import type { Payment } from '../../../../../core/x402/protocol.ts'
 import { type BatchedStandIn, startBatchedApi } from '../../../../../server/devnet/batched_api.ts'
 import type { ChainHarness, Payer, Signing } from '../../../../conformance/chains.ts'
 import type { Subject } from '../../../../conformance/law.ts'
@@ -149,9 +149,4 @@ export async function harness(change: Partial<BatchedConfig> = {}): Promise<Harn
 export async function batchedSubject(): Promise<Subject<Harness>> {
   const made = await harness()
   return { open: async () => made, close: () => made.close() }
-}
-
-/** An offer of this network at another price. */
-export function priced(h: Harness, amount: bigint): Offer {
-  return { ...h.offer, amount: String(amount) }
 }

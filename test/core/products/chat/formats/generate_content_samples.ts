@@ -128,7 +128,7 @@ export const delta = (content: Fields, finish_reason: string | null = null) => (
   id: 'chatcmpl-9',
   choices: [{ index: 0, delta: content, finish_reason }],
 })
-export const fragment = (index: number, written: string, more: Fields = {}) =>
+const fragment = (index: number, written: string, more: Fields = {}) =>
   delta({ tool_calls: [{ index, function: { arguments: written }, ...more }] })
 export const CHAT_STREAM = [
   delta({ role: 'assistant', content: '' }),

@@ -11,7 +11,7 @@ import {
   messagesFromChatReply,
 } from '../../../../../core/products/chat/formats/messages/reply.ts'
 import { chatFromMessages } from '../../../../../core/products/chat/formats/messages/request_to_chat.ts'
-import { chatFromMessagesStream, upstreamError } from '../../../../../core/products/chat/formats/messages/stream.ts'
+import { chatFromMessagesStream } from '../../../../../core/products/chat/formats/messages/stream.ts'
 import { eventSplitter } from '../../../../../core/lib/event_splitter.ts'
 import { parseEvent, sseJson, tryJson } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'
@@ -337,20 +337,12 @@ describe('messagesFromChatStream()', () => {
   })
 })
 
-test('upstreamError() reads the errors of both wires, and nothing else; rewriters pass over them', () => {
-  const rewritten = {
+test('translators skip error events', () => {
+  const error = {
     event: 'error',
     data: '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',
   }
-  expect(upstreamError(rewritten)).toEqual({ type: 'overloaded_error', message: 'Overloaded' })
-  expect(upstreamError({ data: '{"error":{"message":"m","code":"rate_limit"}}' })).toEqual({
-    type: 'rate_limit',
-    message: 'm',
-  })
-  expect(upstreamError({ data: '{"error":"plain"}' })).toEqual({ type: 'error', message: 'plain' })
-  expect(upstreamError({ event: 'error', data: 'text' })).toEqual({ type: 'error', message: '' })
-  expect(upstreamError({ data: '{"choices":[{"delta":{"content":"\\"error\\""}}],"error":null}' })).toBeUndefined()
-  expect([toChat(), toMessages()].map((rewriter) => rewriter.on(rewritten))).toEqual(['', ''])
+  expect([toChat(), toMessages()].map((rewriter) => rewriter.on(error))).toEqual(['', ''])
 })
 
 /** Names of both wires, to be used in every wrong place. */
@@ -445,7 +437,6 @@ describe('any input', () => {
           chatFromMessagesReply(value, facts)
           messagesFromChatReply(value, facts)
           const rewritten = { data: JSON.stringify(value) }
-          upstreamError(rewritten)
           for (const rewriter of rewriters) rewriter.on(rewritten)
         }
         for (const rewriter of rewriters) rewriter.end()

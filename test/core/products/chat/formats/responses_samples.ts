@@ -23,7 +23,7 @@ export const schema = {
   additionalProperties: false,
 }
 
-export const cite = (url: string, start: number) => ({
+const cite = (url: string, start: number) => ({
   type: 'url_citation',
   url,
   title: 'T',
