@@ -15,14 +15,14 @@ import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from 
 import { type ChannelState, type Mirror, gasPaidWith, newState, withMirror } from './state.ts'
 import { type ChannelStates } from './records.ts'
 
-export type DepositsContext = {
+type DepositsContext = {
   readonly reads: Pick<Reads, 'view'>
   readonly relayer: Pick<Relayer, 'send'>
   readonly states: ChannelStates
   readonly costs: ChannelCosts
 }
 
-export type DepositsConfig = {
+type DepositsConfig = {
   readonly network: string
   readonly asset: string
   readonly lagSeconds: number
@@ -30,9 +30,9 @@ export type DepositsConfig = {
 }
 
 /** A payload that brings a deposit, signed by the payer. */
-export type Depositing = Pick<Channeled, 'channelId' | 'config'> & { readonly deposit: Deposit }
+type Depositing = Pick<Channeled, 'channelId' | 'config'> & { readonly deposit: Deposit }
 
-export type Landing =
+type Landing =
   | { readonly kind: 'landed'; readonly state: ChannelState }
   | Refused
   | Unavailable
@@ -40,7 +40,7 @@ export type Landing =
   | { readonly kind: 'unknown'; readonly reason: string }
 
 /** A deposit and its channel in one block: where it is used, it is in the balance, or was taken out again. */
-export type DepositSeen = { readonly used: boolean; readonly mirror: Mirror; readonly time: number }
+type DepositSeen = { readonly used: boolean; readonly mirror: Mirror; readonly time: number }
 
 /** Gas of a deposit, and of its simulation. */
 const GAS = 250_000n
@@ -49,7 +49,7 @@ const LIFE_MS = 6_000
 const MAX_RACES = 8
 
 /** State of `channelDeposits`. */
-export type DepositParts = DepositsContext &
+type DepositParts = DepositsContext &
   DepositsConfig & {
     /** Deposits of this process that are under way, by nonce. */
     readonly landings: Map<Hex, Promise<Landing>>
@@ -80,7 +80,7 @@ export function channelDeposits(context: DepositsContext, config: DepositsConfig
   }
 }
 
-export async function seen(
+async function seen(
   deposits: DepositParts,
   { channelId, config: { payer }, deposit }: Depositing,
   at: Pick<ViewOptions, 'lagSeconds' | 'signal'>,
@@ -96,7 +96,7 @@ export async function seen(
 }
 
 /** Undefined when it would be taken now; `landed` when it is in the channel already. */
-export async function problem(
+async function problem(
   deposits: DepositParts,
   depositing: Depositing,
   { now, signal }: { readonly now: number; readonly signal?: AbortSignal },
@@ -135,7 +135,7 @@ const isFirstDeposit = async ({ states }: DepositParts, { channelId }: Depositin
   (await states.get(channelId, now))?.isPayerProven !== true
 
 /** Why nothing more is sent for this payer, or for those whose first deposit it is. */
-export function limitOf(
+function limitOf(
   deposits: DepositParts,
   { config: { payer }, deposit }: Depositing,
   { isFirst, now }: { readonly isFirst: boolean; readonly now: number },
@@ -153,11 +153,7 @@ export function limitOf(
 }
 
 /** Resolves once the deposit is in the channel and its record, however often and by whomever it was sent. */
-export async function land(
-  deposits: DepositParts,
-  depositing: Depositing,
-  { now, signal }: CallOptions,
-): Promise<Landing> {
+async function land(deposits: DepositParts, depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
   const { nonce } = depositing.deposit
   const before = await deposits.states.get(depositing.channelId, now)
   if (before?.deposit?.nonce === nonce) return { kind: 'landed', state: before }
@@ -167,7 +163,7 @@ export async function land(
 }
 
 /** Deposits of one payer take turns: each is simulated on what the one before it left. */
-export function begin(deposits: DepositParts, depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
+function begin(deposits: DepositParts, depositing: Depositing, { now, signal }: CallOptions): Promise<Landing> {
   const { config: channel, deposit } = depositing
   const work = async () => (signal.aborted ? PENDING : await bring(deposits, depositing, now))
   const landing = (deposits.turns.get(channel.payer) ?? Promise.resolve()).then(work).finally(() => {
@@ -183,7 +179,7 @@ export function begin(deposits: DepositParts, depositing: Depositing, { now, sig
   return landing
 }
 
-export async function bring(deposits: DepositParts, depositing: Depositing, now: number): Promise<Landing> {
+async function bring(deposits: DepositParts, depositing: Depositing, now: number): Promise<Landing> {
   const isFirst = await isFirstDeposit(deposits, depositing, now)
   const bad = await problem(deposits, depositing, { now })
   if (bad === 'landed') return await note(deposits, depositing, { now })
@@ -249,7 +245,7 @@ function tooManyReverts(until: number): Refused {
  * A deposit that landed without a known transaction may be of a process that was killed: its gas counts too. Its signer
  * may also have used up its nonce: a channel that nothing is in gets no record.
  */
-export async function note(
+async function note(
   deposits: DepositParts,
   depositing: Depositing,
   { now, transaction }: { readonly now: number; readonly transaction?: Hex },
