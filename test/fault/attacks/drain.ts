@@ -1,6 +1,7 @@
 /** Spending the operator's gas: deposits that revert, and money that goes in and out of channels. */
 import { setTimeout as pause } from 'node:timers/promises'
 import { depositCall } from '../../../adapters/chains/evm/channels/contract.ts'
+import { DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import { parseChanneled } from '../../../adapters/chains/evm/channels/payload.ts'
 import { channelDigests } from '../../../adapters/chains/evm/channels/digests.ts'
 import { MAX_ACCOUNT_REVERTS } from '../../../adapters/chains/lib/revert_limiter.ts'
@@ -66,6 +67,37 @@ async function reverting(target: Target): Promise<Outcome> {
     refused: tried - lost,
     note: `${reverted} of ${sent} transactions reverted, ${gas} gas of the operator: ${lossOf(wei)}`,
   }
+}
+
+/** The least that an operator can set, and the deposits of new wallets that may revert by it, over all of them. */
+const LEAST_GAS_PER_WALLET = 540_000n
+const FIRST_REVERTS = Number((5n * LEAST_GAS_PER_WALLET) / DEPOSIT_GAS)
+
+/** The same by wallets that nobody knows, one deposit each: a wallet costs nothing. */
+async function revertingAnew(target: Target): Promise<Outcome> {
+  const offer = await offerFor(target, ORDERS.stream, 'batch-settlement')
+  let tried = 0
+  for (let round = 0; round < 5; round++) {
+    const thieves = await Promise.all(Array.from({ length: 20 }, () => walletWith(target, DEPOSIT)))
+    const payments = await Promise.all(
+      thieves.map((by) =>
+        signDeposit(by, { offer, channel: channelOf(offer, { payer: by.address }), amount: DEPOSIT, by }),
+      ),
+    )
+    const requested = target.vendor.answers()
+    const ordering = payments.map((payment) => {
+      const ip = `203.0.113.${++tried}`
+      return post(target, { ...variant(ORDERS.stream, tried), ip }, payment)
+    })
+    for (let wait = 0; wait < 200 && target.vendor.answers() === requested; wait++) await pause(5)
+    await Promise.all(thieves.map(({ address }) => setBalance(target, address, 0n)))
+    await Promise.all(ordering)
+  }
+  await pause(2_000)
+  const { sent, reverted, gas, wei } = await spentBy(target)
+  const lost = Math.max(0, reverted - FIRST_REVERTS)
+  const note = `${reverted} of ${sent} transactions reverted, at most ${FIRST_REVERTS} may; ${gas} gas of the operator: ${lossOf(wei)}`
+  return { tried, refused: tried - lost, note }
 }
 
 /**
@@ -199,6 +231,12 @@ async function priorityFees(target: Target): Promise<Outcome> {
 
 export const attacks: readonly Attack[] = [
   { family: 'drain', name: 'sixty deposits whose money is gone when they are sent', run: reverting },
+  {
+    family: 'drain',
+    name: 'deposits of a hundred new wallets, whose money is gone when they are sent',
+    at: { row: `channel_gas_per_wallet = ${LEAST_GAS_PER_WALLET}` },
+    run: revertingAnew,
+  },
   { family: 'drain', name: 'a deposit, a cheap call and a refund, again and again', run: cycles },
   { family: 'drain', name: 'refunds from a channel that has bought nothing', run: refundsOfNothing },
   { family: 'drain', name: "refunds of customers' channels with vouchers that were read", run: refundsOfOthers },

@@ -51,9 +51,13 @@ export type Target = {
   stop(): Promise<void>
 }
 
-/** `database`: the path of its ledger, in its folder. `hasSolana`: it has a gateway on Solana as well. */
+/**
+ * `row`: settings of its first gateway. `database`: the path of its ledger, in its folder. `hasSolana`: it has a
+ * gateway on Solana as well.
+ */
 export type TargetOptions = {
   readonly settings?: string
+  readonly row?: string
   readonly env?: Readonly<Record<string, string>>
   readonly database?: string
   readonly hasSolana?: boolean
@@ -103,9 +107,10 @@ const toml = ({
   payTo,
   vendorUrl,
   settings,
+  row,
   more,
   relayers,
-}: Record<'vendorUrl' | 'settings' | 'more', string> & {
+}: Record<'vendorUrl' | 'settings' | 'row' | 'more', string> & {
   payTo: Hex
   relayers: Record<'one' | 'two', Readonly<Record<string, Hex>>>
 }) => `
@@ -144,13 +149,13 @@ max_output = 16384
 input = "10"
 output = "100"
 
-${rowOf('one', payTo, { relayers: Object.keys(relayers.one), more: 'keys = true' })}
+${rowOf('one', payTo, { relayers: Object.keys(relayers.one), more: `keys = true\n${row}` })}
 ${rowOf('two', payTo, { relayers: Object.keys(relayers.two), more: `hosts = ["${SECOND}"]` })}
 ${more}`
 
 /** Started on a free port in a new directory, which `stop` removes; with a fleet, as many replicas as it has. */
 export async function startTarget(
-  { settings = '', env = {}, database = 'target.db', hasSolana = false }: TargetOptions = {},
+  { settings = '', row = '', env = {}, database = 'target.db', hasSolana = false }: TargetOptions = {},
   fleet?: Fleet,
 ): Promise<Target> {
   const undo: (() => unknown)[] = []
@@ -176,7 +181,7 @@ export async function startTarget(
     const more = solana ? solanaRow(solana.payTo) : ''
     writeFileSync(
       join(dir, 'farebox.toml'),
-      toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, more, relayers }),
+      toml({ payTo: devnet.payTo, vendorUrl: upstream.origin, settings, row, more, relayers }),
     )
     const node = holdingNode(devnet.rpcUrl)
     undo.push(() => node.stop())
