@@ -259,10 +259,16 @@ test('a withdrawal that took what was due is told once, and the channel is liste
   expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 0n })
   expect(subject.alerts).toHaveLength(1)
   expect(await idsOf(subject.states)).toEqual([])
-  Object.assign(subject.escrows.get(id) as Escrow, { balance: 50n })
-  const mirror = { balance: 50n, claimed: 30n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
-  await subject.states.mirror(id, mirror, T + HOUR)
-  expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 10n })
+  // What comes in later pays for it, a part of it too.
+  for (const [balance, claimed] of [
+    [35n, 30n],
+    [50n, 35n],
+  ] as const) {
+    Object.assign(subject.escrows.get(id) as Escrow, { balance })
+    const mirror = { balance, claimed, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
+    await subject.states.mirror(id, mirror, T + HOUR)
+    expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 5n })
+  }
 })
 
 test('a node that does not show the deposit yet hides no channel from claims', async () => {
