@@ -5,6 +5,7 @@ import { isOver } from '../endpoint/records.ts'
 import * as replies from '../endpoint/replies.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Reply } from '../http/reply.ts'
+import { oncePer } from '../lib/once_per.ts'
 import { taggedCall } from '../payment/calls/identified_calls.ts'
 import { isUnfinished } from '../payment/ledger/mod.ts'
 import { failIfOverdue } from '../payment/settlement/fail.ts'
@@ -15,6 +16,9 @@ import { endsWithReply } from './pay_with_key.ts'
 
 /** How long an order with an API key waits for its first request, in milliseconds: proxies give up after a minute. */
 const MAX_WAIT_MS = 30_000
+/** Requests that wait for one call at once, in one process. */
+const MAX_WAITING = 32
+const waitersOf = oncePer<Engine['calls'], Map<string, number>>(() => new Map())
 
 /** The reply to a repeated payment identifier. Undefined when there is no call, or when the call failed. */
 export async function repeatOf(engine: Engine, signed: Signed): Promise<Reply | undefined> {
@@ -34,14 +38,23 @@ async function endOf(engine: Engine, signed: Signed, known: Call): Promise<Call>
   const { timeouts } = engine.settings
   const { requestContext, endpoint } = signed
   const isAwaited = requestContext.apiKey && (endpoint.delivery === 'hybrid' || endsWithReply(signed))
-  const giveUpAt = clock.now() + (isAwaited ? MAX_WAIT_MS : 0)
+  const waiters = waitersOf(engine.calls)
+  const waiting = waiters.get(known.id) ?? 0
+  const giveUpAt = clock.now() + (isAwaited && waiting < MAX_WAITING ? MAX_WAIT_MS : 0)
   let call = known
-  for (let pause = 20; ; pause = Math.min(pause * 2, 1_000)) {
-    call = await failIfOverdue(storage, call, { now: clock.now(), timeouts, activeCalls: engine.calls.active })
-    if (!isUnfinished(call.workStatus)) return call
-    if (clock.now() >= giveUpAt || requestContext.gone.aborted) break
-    await clock.wait(pause)
-    call = (await storage.getCall(call.id)) ?? call
+  waiters.set(known.id, waiting + 1)
+  try {
+    for (let pause = 20; ; pause = Math.min(pause * 2, 1_000)) {
+      call = await failIfOverdue(storage, call, { now: clock.now(), timeouts, activeCalls: engine.calls.active })
+      if (!isUnfinished(call.workStatus)) return call
+      if (clock.now() >= giveUpAt || requestContext.gone.aborted) break
+      await clock.wait(pause)
+      call = (await storage.getCall(call.id)) ?? call
+    }
+  } finally {
+    const left = (waiters.get(known.id) ?? 1) - 1
+    if (left > 0) waiters.set(known.id, left)
+    else waiters.delete(known.id)
   }
   if (!isAwaited || endpoint.delivery === 'hybrid') return call
   throw new ApiError('CALL_IN_PROGRESS', {

@@ -107,6 +107,23 @@ describe('an order with a key and an Idempotency-Key that is sent again', () => 
     expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
   })
 
+  test('waits beside at most 31 others; the next one is 409 at once (contract 23.20)', async () => {
+    const ready = door()
+    const subject = await selling(async () => (await ready.passed, wholeAnswer()))
+    const first = subject.ask(SKY, ID)
+    await subject.clock.settle()
+    const waiting = Array.from({ length: 32 }, () => subject.ask(SKY, ID))
+    await subject.clock.settle()
+    const { status, headers } = await subject.ask(SKY, ID)
+    expect([status, headers.get('x-should-retry')]).toEqual([409, 'true'])
+    ready.open()
+    expect((await first).status).toBe(200)
+    await subject.clock.advance(1_000)
+    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(Array(32).fill(200))
+    expect((await subject.ask(SKY, ID)).status).toBe(200)
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
+  })
+
   test('after a failure is worked on anew, and charged once (contract 23.20)', async () => {
     let turn = 0
     const subject = await selling(async () => {
