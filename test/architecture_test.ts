@@ -185,12 +185,13 @@ const JOURNAL: Readonly<Record<string, string>> = {
   'server/buyer/journal.ts': 'adapters/storage/sqlite/driver.ts',
 }
 
-test('only wiring names concrete adapters; configuration and devnet read what they state of themselves', () => {
+test('only wiring names concrete adapters; configuration and devnet read what they state, the demo what providers share', () => {
   const others = inRoom('server').filter(({ path }) => !path.startsWith('server/wiring/'))
   const isAllowed = (target: string, { path }: Source): boolean =>
     !target.startsWith('adapters/') ||
     isFacts(target) ||
     JOURNAL[path] === target ||
+    (path.startsWith('server/devnet/demo/') && /^adapters\/(http|providers\/lib)\//.test(target)) ||
     (/^server\/(config|devnet)\//.test(path) && STATEMENTS.includes(target))
   expect(strays(others, isAllowed)).toEqual([])
 })
@@ -456,9 +457,10 @@ test('every endpoint of a product is in the list of products', async () => {
 
 test('every adapter of a port runs the laws of that port', () => {
   const tests = inRoom('test').filter(({ path }) => path.endsWith('_test.ts'))
+  const adapters = sources.filter(({ path }) => /^(adapters|server\/devnet\/demo)\//.test(path))
   const lawless: string[] = []
   for (const [port, laws] of Object.entries(LAWS)) {
-    const made = inRoom('adapters').flatMap((file) => factories(file, port).map((name) => ({ name, path: file.path })))
+    const made = adapters.flatMap((file) => factories(file, port).map((name) => ({ name, path: file.path })))
     expect({ port, hasAdapters: made.length > 0, hasLaws: existsSync(join(ROOT, laws)) }).toEqual({
       port,
       hasAdapters: true,
@@ -665,7 +667,7 @@ function lines(text: string): number {
 }
 
 test('the demo is small: at most 1,200 lines (decision 103)', () => {
-  const folder = join(ROOT, 'adapters/providers/demo')
+  const folder = join(ROOT, 'server/devnet/demo')
   const lines = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8').split('\n').length - 1)
   expect(lines.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(1_200)
 })

@@ -19,7 +19,7 @@ const MPP = 'signs the method evm/charge of MPP, which is defined on EIP-155 net
 /** Each file that names a family, and why it stays. */
 const REASONS: Readonly<Record<string, string>> = {
   'adapters/mod.ts': 'the public door exports the chains by name',
-  'adapters/providers/demo/market.ts': 'a symbol of the demo',
+  'server/devnet/demo/market.ts': 'a symbol of the demo',
   'adapters/providers/json_rpc/mod.ts': 'documents a setting of the RPC product',
   'adapters/providers/json_rpc/nodes.ts': 'nodes that are sold: Solana’s are slower',
   'adapters/providers/polymarket/bridge.ts': 'networks and field names of the vendor',

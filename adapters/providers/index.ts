@@ -1,11 +1,10 @@
-/** Every provider. A new one is a folder with a manifest, and a line here. */
+/** Every provider; devnet's demo is in server/devnet. A new one is a folder with a manifest, and a line here. */
 export { manifest as anthropic } from './anthropic/mod.ts'
 export { manifest as bland } from './bland/mod.ts'
 export { manifest as bytedance } from './bytedance/mod.ts'
 export { manifest as coinbase } from './coinbase/mod.ts'
 export { manifest as deepseek } from './deepseek/mod.ts'
 export { manifest as defillama } from './defillama/mod.ts'
-export { manifest as demo } from './demo/mod.ts'
 export { manifest as e2b } from './e2b/mod.ts'
 export { manifest as elevenlabs } from './elevenlabs/mod.ts'
 export { manifest as exa } from './exa/mod.ts'

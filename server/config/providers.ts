@@ -1,9 +1,13 @@
 /** The providers, their protocols, and the accounts of makers, from the manifests. */
 import type { Account, Manifest, ModelKind, Protocol } from '../../adapters/providers/manifest.ts'
 import * as index from '../../adapters/providers/index.ts'
+import { manifest as demo } from '../devnet/demo/mod.ts'
 import { isFile } from './settings.ts'
 
-export const providers: readonly Manifest[] = Object.values(index)
+/** By name, the demo among them. */
+export const providers: readonly Manifest[] = Object.entries({ ...index, demo })
+  .toSorted(([one], [other]) => (one < other ? -1 : 1))
+  .map(([, manifest]) => manifest)
 
 const protocols = new Map<ModelKind, ReadonlyMap<string, unknown>>()
 

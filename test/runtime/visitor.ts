@@ -3,8 +3,8 @@
  * first surprise.
  */
 import assert from 'node:assert/strict'
-import { gateway, type ImageVendor, type Offer, type Payment } from 'farebox'
-import { memoryChain, countTokens, evmChain, localPorts, ECHO_LABEL, echoVendor } from 'farebox/adapters'
+import { type ChatVendor, gateway, type ImageVendor, type Offer, type Payment } from 'farebox'
+import { evmChain, localPorts, memoryChain } from 'farebox/adapters'
 import { privateKeyToAccount } from 'viem/accounts'
 
 const chain = memoryChain()
@@ -12,8 +12,26 @@ const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
 const draw = async ({ n }: { readonly n: number }) => Array.from({ length: n }, () => ({ url: PIXEL }))
 const vendor: ImageVendor = { isFull: () => false, generate: draw, edit: draw }
-const echo = echoVendor({ countTokens })
-const ports = localPorts({ chain, images: () => vendor, chat: (row) => (row.vendor === 'embedded' ? echo : undefined) })
+const chunk = (fields: object) =>
+  `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'greeter', ...fields })}\n\n`
+const greeting = [
+  chunk({ choices: [{ index: 0, delta: { role: 'assistant', content: 'Good morning.' }, finish_reason: null }] }),
+  chunk({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] }),
+  chunk({ choices: [], usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 } }),
+  'data: [DONE]\n\n',
+]
+const greeter: ChatVendor = {
+  format: 'chat',
+  async ask() {
+    const events = greeting.map((event) => new TextEncoder().encode(event))
+    return { kind: 'stream', stream: { next: async () => events.shift(), cancel() {} } }
+  },
+}
+const ports = localPorts({
+  chain,
+  images: () => vendor,
+  chat: (row) => (row.vendor === 'embedded' ? greeter : undefined),
+})
 const farebox = gateway({ ports, label: 'base-sepolia' })
 const wallet = chain.wallet('alice')
 chain.fund(wallet, 1_000_000n)
@@ -70,7 +88,7 @@ const talk = await chat({
   'payment-signature': btoa(JSON.stringify(chain.sign(quote.accepts[0], { from: wallet, now: Date.now() }))),
 })
 const answer = await talk.text()
-assert.ok(answer.includes(JSON.stringify(ECHO_LABEL.split(' ')[0]).slice(1, -1)))
+assert.ok(answer.includes('Good morning.'))
 assert.match(answer, /: x-payment-receipt \S+/)
 assert.ok(answer.endsWith('data: [DONE]\n\n'))
 

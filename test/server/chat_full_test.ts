@@ -7,7 +7,7 @@ import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import type { Hex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
-import { ECHO_LABEL } from '../../adapters/providers/demo/chat.ts'
+import { ECHO_LABEL } from '../../server/devnet/demo/chat.ts'
 import { quietLog, startedGateways } from './started_gateway.ts'
 import type { Running } from '../../server/main.ts'
 

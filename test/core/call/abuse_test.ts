@@ -1,6 +1,6 @@
 /** What strangers tried to have for nothing, and what a buyer must not pay for. */
 import { describe, expect, test } from 'bun:test'
-import { demoSearch } from '../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../server/devnet/demo/search.ts'
 import { chatPieces, chunk, DONE, streamAnswer, USAGE, usageChunk, wholeAnswer } from '../../fakes/chat.ts'
 import type { ChatAnswer, SearchVendor } from '../../../core/mod.ts'
 import { door, kit } from '../../kit.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { demoMarket } from '../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../server/devnet/demo/market.ts'
 import { isBrowser, type Page, paymentPage } from '../../../core/http/browser_402.ts'
 import { encodePayment, FOX, GENERATIONS, kit, ORIGIN, readyJob, x402Scheme } from '../../kit.ts'
 

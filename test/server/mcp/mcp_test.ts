@@ -9,7 +9,7 @@ import { operationsOf, selectedTools, unknownTool } from '../../../server/mcp/to
 import { embedded, kit, type KitOptions, ORIGIN, testClock } from '../../kit.ts'
 import { canonicalJson, encodeUrl } from '../../../core/mpp/mod.ts'
 import { payCharge } from '../../core/mpp/mpp_kit.ts'
-import { echoVendor } from '../../../adapters/providers/demo/chat.ts'
+import { echoVendor } from '../../../server/devnet/demo/chat.ts'
 
 const API_KEY = 'sk-fbx-t185paEWcHsaLCYRbPIpw4jhcJNV56UuFl5TIPa3K9PAw3BF4je'
 const FOX = { model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }

@@ -4,7 +4,7 @@
  */
 import { afterAll } from 'bun:test'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { echoVendor } from '../../../../adapters/providers/demo/chat.ts'
+import { echoVendor } from '../../../../server/devnet/demo/chat.ts'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import type { ChatVendor, Fields, Rewriter } from '../../../../core/mod.ts'
 import { generateContentFromChatReply } from '../../../../core/products/chat/formats/generate_content/reply.ts'

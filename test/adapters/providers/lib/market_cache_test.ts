@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { cachedMarket, type MarketCacheOptions } from '../../../../adapters/providers/lib/market_cache.ts'
-import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../server/devnet/demo/market.ts'
 import { type Feed, type MarketVendor } from '../../../../core/mod.ts'
 import { plainMarket } from '../../../conformance/broken_markets.ts'
 import { runLaws } from '../../../conformance/law.ts'

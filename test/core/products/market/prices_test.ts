@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { Value } from '@sinclair/typebox/value'
-import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../server/devnet/demo/market.ts'
 import { ApiError, type MarketVendor } from '../../../../core/mod.ts'
 import { marketData } from '../../../../core/products/market/prices.ts'
 import { STOCK_MARKETS } from '../../../../core/ports/vendors/market.ts'

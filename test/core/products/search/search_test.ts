@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../../adapters/chains/evm/memory.ts'
-import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../../server/devnet/demo/search.ts'
 import { search } from '../../../../core/products/search/search.ts'
 import { ApiError, rateLimited, type SearchAnswer, type SearchJob } from '../../../../core/mod.ts'
 import { decodeHeader, encodePayment, type Kit, kit, type KitOptions, ORIGIN, read } from '../../../kit.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { demoCharacters } from '../../../../adapters/providers/demo/videos.ts'
+import { demoCharacters } from '../../../../server/devnet/demo/videos.ts'
 import { scriptedVideo } from '../../../fakes/videos.ts'
 import { PIXEL } from '../../../fakes/images.ts'
 import { FACE_GROUP } from '../../../../core/products/video/owned_characters.ts'

@@ -1,7 +1,7 @@
 /** Draws pictures: a colour gradient derived from the prompt, with a printed demo label. */
-import { pacer } from '../lib/pacer.ts'
-import { blank, fitted, maskAlpha, paste, type Size, type Source } from '../lib/fitting.ts'
-import { described, encodePng, type Raster } from '../lib/png.ts'
+import { pacer } from '../../../adapters/providers/lib/pacer.ts'
+import { blank, fitted, maskAlpha, paste, type Size, type Source } from '../../../adapters/providers/lib/fitting.ts'
+import { described, encodePng, type Raster } from '../../../adapters/providers/lib/png.ts'
 
 export const labelOf = (what: string): string => `Demo ${what} by Farebox - not a model`
 

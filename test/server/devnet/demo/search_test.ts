@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'bun:test'
-import { demoSearch } from '../../../../adapters/providers/demo/search.ts'
+import { demoSearch } from '../../../../server/devnet/demo/search.ts'
 import type { SearchJob } from '../../../../core/mod.ts'
 import { runLaws } from '../../../conformance/law.ts'
 import { searchVendorLaws } from '../../../conformance/search.ts'
-import { calm } from '../lib/provider_kit.ts'
+import { calm } from '../../../adapters/providers/lib/provider_kit.ts'
 
 const JOB: SearchJob = { query: 'what is x402?', sources: ['web', 'news'], maxResults: 10 }
 const ask = (more: Partial<SearchJob> = {}) => demoSearch().search({ ...JOB, ...more }, calm())

@@ -1,7 +1,7 @@
 import { expect, test } from 'bun:test'
-import { demoCharacters } from '../../../../adapters/providers/demo/videos.ts'
+import { demoCharacters } from '../../../../server/devnet/demo/videos.ts'
 import { countingRandom } from '../../../kit.ts'
-import { calm } from '../lib/provider_kit.ts'
+import { calm } from '../../../adapters/providers/lib/provider_kit.ts'
 
 const ADA = { name: 'Ada', image: 'https://pictures.example/ada.png' }
 

@@ -1,5 +1,5 @@
 /** The products of devnet without an account: small, and labelled as demos. */
-import { provider } from '../manifest.ts'
+import { provider } from '../../../adapters/providers/manifest.ts'
 import { demoAudio } from './audio.ts'
 import { echoVendor } from './chat.ts'
 import { demoDefi, demoPrediction } from './data.ts'

@@ -1,7 +1,7 @@
 /** The demo image vendor: pictures and tinted edits, labelled as demo. */
 import type { ImageEdit, ImageJob, ImageVendor } from '../../../core/mod.ts'
-import { orAbort } from '../../http/or_abort.ts'
-import { sourceOf } from '../lib/fitting.ts'
+import { orAbort } from '../../../adapters/http/or_abort.ts'
+import { sourceOf } from '../../../adapters/providers/lib/fitting.ts'
 import { editedPicture, type EditOrder, labelOf, picture } from './drawing.ts'
 import { dataUri, demoQueue } from './queue.ts'
 

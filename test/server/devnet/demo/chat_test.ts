@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { ECHO_LABEL, echoVendor } from '../../../../adapters/providers/demo/chat.ts'
+import { ECHO_LABEL, echoVendor } from '../../../../server/devnet/demo/chat.ts'
 import type { ChatStream, Fields } from '../../../../core/mod.ts'
 import { chatVendorLaws, withoutUpstream } from '../../../conformance/chat_vendors.ts'
 import { runLaws } from '../../../conformance/law.ts'

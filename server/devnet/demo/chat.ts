@@ -1,7 +1,7 @@
 /** The echo model: a small deterministic program that repeats the user's message and states that it is not a model. */
 import { createHash } from 'node:crypto'
 import type { ChatStream, ChatVendor, Fields, Json } from '../../../core/mod.ts'
-import { record } from '../../http/error_replies.ts'
+import { record } from '../../../adapters/http/error_replies.ts'
 import { fillSchema } from './schema_values.ts'
 
 /** `now` in milliseconds since 1970, for `created`, which is 0 without it. */

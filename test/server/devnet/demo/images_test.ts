@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test'
 import { crc32, deflateSync } from 'node:zlib'
-import { demoImages } from '../../../../adapters/providers/demo/images.ts'
+import { demoImages } from '../../../../server/devnet/demo/images.ts'
 import { decodePng, encodePng, type Raster } from '../../../../adapters/providers/lib/png.ts'
 import { ApiError, type ImageEdit } from '../../../../core/mod.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test'
-import { demoMarket } from '../../../../adapters/providers/demo/market.ts'
+import { demoMarket } from '../../../../server/devnet/demo/market.ts'
 import { BAR_SECONDS } from '../../../../core/ports/mod.ts'
 import { openMarkets, stockMarket } from '../../../../core/products/market/catalog.ts'
 import type { Feed, MarketVendor, MarketKind } from '../../../../core/mod.ts'

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'bun:test'
-import { demoAudio } from '../../../../adapters/providers/demo/audio.ts'
-import { noteOf, soundOf } from '../../../../adapters/providers/demo/sounds.ts'
+import { demoAudio } from '../../../../server/devnet/demo/audio.ts'
+import { noteOf, soundOf } from '../../../../server/devnet/demo/sounds.ts'
 import { readWav, type Samples, secondsOf } from '../../../../adapters/providers/lib/wav.ts'
 import type { MadeAudio } from '../../../../core/mod.ts'
 import { audioVendorLaws } from '../../../conformance/audio.ts'
 import { runLaws } from '../../../conformance/law.ts'
-import { calm } from '../lib/provider_kit.ts'
+import { calm } from '../../../adapters/providers/lib/provider_kit.ts'
 
 const vendor = demoAudio()
 runLaws('demoAudio()', audioVendorLaws, async () => ({ open: async () => vendor, close: async () => {} }))

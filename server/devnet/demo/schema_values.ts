@@ -1,6 +1,6 @@
 /** Makes a value that a JSON schema allows, for tool calls and structured output of the echo model. */
 import type { Json } from '../../../core/mod.ts'
-import { record } from '../../http/error_replies.ts'
+import { record } from '../../../adapters/http/error_replies.ts'
 
 /** Values, items and characters that one schema may produce, so that a recursive schema ends. */
 const [MAX_VALUES, MAX_ITEMS, MAX_CHARACTERS] = [500, 100, 100_000]

@@ -3,8 +3,8 @@
  * repeat it. Every decoder reads it, and no codec is needed.
  */
 import { setImmediate } from 'node:timers/promises'
-import type { Size } from '../lib/fitting.ts'
-import type { Raster } from '../lib/png.ts'
+import type { Size } from '../../../adapters/providers/lib/fitting.ts'
+import type { Raster } from '../../../adapters/providers/lib/png.ts'
 
 type Scene = { readonly picture: Raster; readonly frames: number }
 

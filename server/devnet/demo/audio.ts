@@ -1,6 +1,6 @@
 /** The demo audio vendor: speech, sounds and music of tones, labelled as demo. */
 import type { AudioVendor, MadeAudio, Voice } from '../../../core/mod.ts'
-import { secondsOf, wavOf } from '../lib/wav.ts'
+import { secondsOf, wavOf } from '../../../adapters/providers/lib/wav.ts'
 import { dataUri, demoQueue } from './queue.ts'
 import { noteOf, type SoundOrder, soundOf } from './sounds.ts'
 

@@ -1,6 +1,6 @@
 /** Plays tones that derive from the text, so equal orders make equal files. */
-import { pacer } from '../lib/pacer.ts'
-import type { Samples } from '../lib/wav.ts'
+import { pacer } from '../../../adapters/providers/lib/pacer.ts'
+import type { Samples } from '../../../adapters/providers/lib/wav.ts'
 import { labelOf } from './drawing.ts'
 
 export type SoundOrder = {

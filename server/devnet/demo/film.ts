@@ -1,7 +1,7 @@
 /** Makes a silent film: a still picture for the ordered time, as MP4. */
 import type { VideoJob } from '../../../core/mod.ts'
-import { fitted, type Size, type Source, sourceOf } from '../lib/fitting.ts'
-import { encodePng } from '../lib/png.ts'
+import { fitted, type Size, type Source, sourceOf } from '../../../adapters/providers/lib/fitting.ts'
+import { encodePng } from '../../../adapters/providers/lib/png.ts'
 import { gradient, labelled } from './drawing.ts'
 import { FRAMES_PER_SECOND, mp4Of } from './mp4.ts'
 
