@@ -117,9 +117,12 @@ async function serve(serving: Serving, request: Request, peer: Address): Promise
       ms: tenths(performance.now() - startedAt),
       ip: address.ip,
     })
-    const headers =
-      path === DEVNET || isConsole(path) ? reply.headers : headersFor(reply.headers, request.headers.get('origin'))
+    const { variant } = reply
+    const isVariant = variant?.of === reply.headers
+    const plain = isVariant ? variant.shared : reply.headers
+    const headers = path === DEVNET || isConsole(path) ? plain : headersFor(plain, request.headers.get('origin'))
     const response = new Response(reply.body as BodyInit | null, { status: reply.status, headers })
+    if (isVariant) response.headers.set(variant.name, reply.headers[variant.name] ?? '')
     response.headers.set('x-request-id', id)
     if (isClosing?.()) response.headers.set('connection', 'close')
     return response
@@ -154,8 +157,8 @@ function route(
   }
   const page = guideFor(request.method, path, target.gateway)
   if (page) return page
-  const isServed = isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS))
-  const made = isPage(path) && isServed ? pages(request, { path, origin: caller.origin }) : undefined
+  const isServed = isPage(path) && (isPublic(target.gateway) || (operator?.console && path.startsWith(ASSETS)))
+  const made = isServed ? pages(request, { path, origin: caller.origin }) : undefined
   if (made) return made
   if (path === MCP && isDocumented(target.gateway)) {
     if (devnet && !isDirect(request, base, host)) return notDirect('A devnet has private keys')

@@ -8,6 +8,8 @@ import { chargingOf } from '../endpoint/charging.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Reply } from '../http/reply.ts'
+import type { ChargeFor } from '../mpp/challenge.ts'
+import type { ChargeMethod } from '../mpp/method.ts'
 import type { Problem } from '../mpp/problem.ts'
 import { silent } from '../ports/meter.ts'
 import { usdc } from '../x402/money.ts'
@@ -48,8 +50,7 @@ function quote(engine: Engine, asking: Asking, wanted: Price): Reply {
   const offers = engine.offers.at(price)
   const isPage = isBrowser(request.headers)
   const { charge, hasX402 } = chargingFor(engine, requestContext, offers)
-  const methods = charge?.methods.map(({ name }) => name)
-  const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${methods} ${charge?.header} ${charge?.realm} ${origin}${path}`
+  const key = `${endpoint.name} ${besideOf(request, isPage)} ${hasX402} ${charge ? keyOf(charge) : ''} ${origin}${path}`
   const known = isPage ? undefined : quotes.find(price, key, offers)
   if (known) return known
   const made = demand(engine, asking, { offers, price, why: demands.paymentRequired(price) })
@@ -128,10 +129,30 @@ export function demand(
 
 /** How the 402 speaks of MPP: where it is on, and one of the offers can be paid by it. */
 export const chargingFor = ({ charges }: Engine, requestContext: RequestContext, offers: readonly Offer[]) =>
-  chargingOf(
-    requestContext,
-    (charges?.methods ?? []).filter((each) => offers.some((offer) => each.isFor(offer))),
-  )
+  chargingOf(requestContext, charges ? methodsFor(charges.methods, offers) : [])
+
+type Methods = readonly ChargeMethod[]
+const fitting = new WeakMap<readonly Offer[], { readonly of: Methods; readonly methods: Methods }>()
+
+/** Those that one of the offers can be paid by. */
+function methodsFor(of: Methods, offers: readonly Offer[]): Methods {
+  const known = fitting.get(offers)
+  if (known?.of === of) return known.methods
+  const methods = of.filter((each) => offers.some((offer) => each.isFor(offer)))
+  fitting.set(offers, { of, methods })
+  return methods
+}
+
+const keys = new WeakMap<ChargeFor, string>()
+
+/** Equal for challenges that say the same. */
+function keyOf(charge: ChargeFor): string {
+  const known = keys.get(charge)
+  if (known !== undefined) return known
+  const key = `${charge.methods.map(({ name }) => name)} ${charge.header} ${charge.realm}`
+  keys.set(charge, key)
+  return key
+}
 
 /** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

@@ -2,7 +2,6 @@
 import type { Engine } from '../engine.ts'
 import type { Sold } from '../endpoint/mod.ts'
 import { refuseKeyInBody } from '../identity/presented_key.ts'
-import { paymentHeader } from '../endpoint/request_context.ts'
 import { isForm, parseForm, readBody, readRaw, UNCOUNTED } from '../http/body_bytes.ts'
 import { parseJson, textFields } from '../http/request_body.ts'
 import type { Reply } from '../http/reply.ts'
@@ -25,7 +24,7 @@ const LARGE_BODY = 4 << 20
 /** A request without a payment or a body is a probe, and is answered with the default price. */
 export async function read(engine: Engine, incoming: Incoming): Promise<Received | Reply> {
   const { endpoint, requestContext } = incoming
-  const isProbe = paymentHeader(requestContext.request) === null && !requestContext.apiKey
+  const isProbe = requestContext.payment === undefined && !requestContext.apiKey
   const { body, value } = await bodyOf(engine, { ...incoming, isProbe })
   if (body.length === 0 && isProbe && endpoint.from === 'body') return await discover(engine, incoming)
   const counting = engine.limits.unpaidWork.from(requestContext.ip)

@@ -25,6 +25,8 @@ export function chargingOf(
   const { headers } = request
   const header = headers.get('accept-payment')
   if (methods.length === 0) return { hasX402: header === null }
+  const isPlain = header === null && !headers.has('authorization') && !headers.has(OTHER_HEADER)
+  if (isPlain) return plainCharging(origin, methods)
   const offered = methods.map((method) => ({ method, acceptance: acceptanceOf(header, method.name) }))
   const isAccepting = offered.some(({ acceptance }) => acceptance === 'accepted')
   const wanted = offered.filter(({ acceptance }) => acceptance === (isAccepting ? 'accepted' : 'unasked'))
@@ -36,6 +38,18 @@ export function chargingOf(
     charge: { realm: realmOf(origin), methods: known, ...(isElsewhere && { header: OTHER_HEADER }) },
     hasX402: !isAccepting,
   }
+}
+
+type Plain = { readonly origin: string; readonly charging: Charging }
+const plain = new WeakMap<readonly ChargeMethod[], Plain>()
+
+/** For a request that says nothing of MPP. The same object while the methods and the origin are the same. */
+function plainCharging(origin: string, methods: readonly ChargeMethod[]): Charging {
+  const known = plain.get(methods)
+  if (known?.origin === origin) return known.charging
+  const charging = { charge: { realm: realmOf(origin), methods }, hasX402: true }
+  plain.set(methods, { origin, charging })
+  return charging
 }
 
 /** The host that a challenge is of, without a port: clients compare it with the host of the URL. */

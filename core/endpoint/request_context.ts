@@ -100,8 +100,9 @@ export const credentialIn = (presented: Presented | undefined): Credential | und
 
 /** Refuses two payments for one call: which of them was charged would be a guess. */
 export function requireOnePayment({ headers }: Request): void {
-  const credentials = new Set(credentialsIn(headers))
-  if (credentials.size + (x402Header(headers) === null ? 0 : 1) < 2) return
+  const found = credentialsIn(headers)
+  if (found.length === 0) return
+  if (new Set(found).size + (x402Header(headers) === null ? 0 : 1) < 2) return
   throw new ApiError('INVALID_PARAMETER', {
     message:
       'The request brings two payments. Send one: PAYMENT-SIGNATURE (or X-Payment) of x402, or one MPP credential in Authorization or Payment-Authorization. Nothing was charged.',

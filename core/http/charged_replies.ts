@@ -16,6 +16,8 @@ const WWW_AUTHENTICATE = 'www-authenticate'
  * read it without one, and can pay by x402.
  */
 export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock; log: Log }): ChargedReplies {
+  /** Frozen headers of replies without their challenges, and those that a challenge is set in. */
+  const shared = new WeakMap<Reply['headers'], Reply['headers']>()
   return (reply) => {
     if (!reply.toCharge) return reply
     if (reply.toCharge.offers.length === 0) return without(reply)
@@ -27,14 +29,25 @@ export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock;
 
   function charged(reply: Reply, issuer: Issuer): Reply {
     const { offers, for: charge } = reply.toCharge as NonNullable<Reply['toCharge']>
-    const now = clock.now()
-    const challenges = offers.flatMap((offer) => {
-      const challenge = issuer.challenge(offer, { ...charge, now })
-      return challenge ? [writeChallenge(challenge)] : []
-    })
+    const at = { ...charge, now: clock.now() }
+    let value = ''
+    for (const offer of offers) {
+      const challenge = issuer.challenge(offer, at)
+      if (challenge) value += `${value === '' ? '' : ', '}${writeChallenge(challenge)}`
+    }
     const others = reply.headers[WWW_AUTHENTICATE]
-    const value = [...challenges, ...(others === undefined ? [] : [others])].join(', ')
-    return { ...reply, headers: { ...reply.headers, [WWW_AUTHENTICATE]: value } }
+    if (others !== undefined) value += `${value === '' ? '' : ', '}${others}`
+    const headers = { ...reply.headers, [WWW_AUTHENTICATE]: value }
+    if (!Object.isFrozen(reply.headers)) return { ...reply, headers }
+    return { ...reply, headers, variant: { of: headers, shared: sharedBy(reply.headers), name: WWW_AUTHENTICATE } }
+  }
+
+  /** The same headers with a place for the challenges, which decides what CORS exposes. */
+  function sharedBy(headers: Reply['headers']): Reply['headers'] {
+    if (headers[WWW_AUTHENTICATE] !== undefined) return headers
+    const known = shared.get(headers) ?? Object.freeze({ ...headers, [WWW_AUTHENTICATE]: '' })
+    shared.set(headers, known)
+    return known
   }
 
   function unread(reply: Reply) {

@@ -17,6 +17,15 @@ export type Reply = {
     readonly path?: string
     readonly isReceipt?: false
   }
+  /**
+   * How `headers` differ from frozen ones that other replies share, so that a host may cache what it derives from
+   * those: in the header `name`. Holds only while `headers` are `of`.
+   */
+  readonly variant?: {
+    readonly of: Reply['headers']
+    readonly shared: Reply['headers']
+    readonly name: string
+  }
   /** Offers of a 402 that get a fresh challenge of MPP each, and what it is bound to. Hosts ignore it. */
   readonly toCharge?: { readonly offers: readonly Offer[]; readonly for: ChargeFor }
 }

@@ -101,13 +101,16 @@ export async function openPresented(apiKeys: ChainKeys, { mode, seed }: Presente
 }
 
 function keyTexts(headers: KeyHeaders['headers']): readonly string[] {
-  return KEY_HEADERS.flatMap((name) => {
+  let found = NONE
+  for (const name of KEY_HEADERS) {
     const value = headers.get(name)
-    if (value === null) return []
+    if (value === null) continue
     const text = (name === 'authorization' ? (/^bearer +(.*)$/i.exec(value)?.[1] ?? '') : value).trim()
-    return text.startsWith(KEY_PREFIX) ? [text] : []
-  })
+    if (text.startsWith(KEY_PREFIX)) found = [...found, text]
+  }
+  return found
 }
+const NONE: readonly string[] = []
 
 const LOOPBACK = /^http:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?(?:\/|$)/
 

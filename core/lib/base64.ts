@@ -16,6 +16,14 @@ export function toBase64(bytes: Uint8Array): string {
   return btoa(binary)
 }
 
+/** Base64url without padding. */
+export function toBase64Url(bytes: Uint8Array): string {
+  const native = bytes as Uint8Array & { toBase64?: (options: typeof URL_SAFE) => string }
+  if (native.toBase64) return native.toBase64(URL_SAFE)
+  return toBase64(bytes).replace(/=+$/, '').replaceAll('+', '-').replaceAll('/', '_')
+}
+const URL_SAFE = { alphabet: 'base64url', omitPadding: true } as const
+
 /** The number of arguments that every engine accepts in one call. */
 const CHUNK = 0x8000
 

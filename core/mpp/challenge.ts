@@ -1,8 +1,8 @@
 /** The challenges of MPP (`draft-httpauth-payment-00`), how `WWW-Authenticate` has them, and who makes them. */
+import { toBase64Url } from '../lib/base64.ts'
 import { hmacSha256 } from '../lib/hmac.ts'
 import { isSameSecret } from '../lib/ids.ts'
 import type { Offer } from '../x402/protocol.ts'
-import { encodeBytes } from './codec.ts'
 import { type Challenge, type ChargeMethod, INTENT, methodOf } from './method.ts'
 
 /** Where a credential goes if the request has an `Authorization` of its own. */
@@ -56,13 +56,12 @@ export function issuer(secrets: readonly Uint8Array[], random: (bytes: number) =
   const keyed = secrets.map(hmacSha256)
   const [newest] = keyed
   if (!newest) throw new RangeError('challenges need a secret')
-  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => encodeBytes(mac(boundText(slots)))
+  const timeOf = timeTexts()
+  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => toBase64Url(mac(boundText(slots)))
   return {
-    challenge(offer, { now, ...at }) {
-      const slots = slotsOf(offer, at, {
-        expires: textOfTime(now + offer.maxTimeoutSeconds * 1000),
-        unique: encodeBytes(random(UNIQUE_BYTES)),
-      })
+    challenge(offer, at) {
+      const expires = timeOf(Math.floor(at.now / 1000) + offer.maxTimeoutSeconds)
+      const slots = slotsOf(offer, at, { expires, unique: toBase64Url(random(UNIQUE_BYTES)) })
       return slots && { id: idUnder(newest, slots), ...slots }
     },
     isIssued(challenge) {
@@ -91,17 +90,28 @@ function slotsOf(
   }
 }
 
-/** To the second: some clients read no fraction. */
-const textOfTime = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19)}Z`
+/** Seconds since 1970 as text, to the second, since some clients read no fraction. Keeps the last text. */
+function timeTexts(): (seconds: number) => string {
+  let [last, text] = [Number.NaN, '']
+  return (seconds) => {
+    if (seconds !== last) text = `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`
+    last = seconds
+    return text
+  }
+}
 
 /** A challenge as `WWW-Authenticate` has it. */
 export function writeChallenge(challenge: Challenge): string {
-  const parameters = PARAMETERS.flatMap((name) => {
+  let written = 'Payment '
+  for (const name of PARAMETERS) {
     const value = challenge[name]
-    return value === undefined ? [] : [`${name}="${value.replaceAll(/["\\]/g, String.raw`\$&`)}"`]
-  })
-  return `Payment ${parameters.join(', ')}`
+    if (value === undefined) continue
+    const quoted = QUOTED.test(value) ? value.replaceAll(/["\\]/g, String.raw`\$&`) : value
+    written += `${name === 'id' ? '' : ', '}${name}="${quoted}"`
+  }
+  return written
 }
+const QUOTED = /["\\]/
 
 /** Bytes that the challenge of an offer takes in `WWW-Authenticate`, its separator included; 0 without one. */
 export function chargeSize(offer: Offer, at: ChargeFor): number {

@@ -1,5 +1,5 @@
 /** How MPP writes objects: base64url without padding of canonical JSON (RFC 8785). */
-import { fromBase64, toBase64 } from '../lib/base64.ts'
+import { fromBase64, toBase64Url } from '../lib/base64.ts'
 import { fieldsOf, isFields } from '../lib/json.ts'
 
 /** Canonical JSON of RFC 8785: members in order, no space. For plain JSON values. */
@@ -14,10 +14,8 @@ export function canonicalJson(value: unknown): string {
 }
 
 /** UTF-8 text in base64url without padding. */
-export const encodeUrl = (text: string): string => urlOf(toBase64(new TextEncoder().encode(text)))
-
-/** Bytes in base64url without padding. */
-export const encodeBytes = (bytes: Uint8Array): string => urlOf(toBase64(bytes))
+export const encodeUrl = (text: string): string => toBase64Url(utf8.encode(text))
+const utf8 = new TextEncoder()
 
 /** The JSON object in base64url; undefined for anything else. */
 export function decodeUrl(text: string): Readonly<Record<string, unknown>> | undefined {
@@ -31,5 +29,3 @@ export function decodeUrl(text: string): Readonly<Record<string, unknown>> | und
     return undefined
   }
 }
-
-const urlOf = (base64: string): string => base64.replace(/=+$/, '').replaceAll('+', '-').replaceAll('/', '_')

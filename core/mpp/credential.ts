@@ -41,13 +41,20 @@ export type DecodedCredential =
 type HeaderFields = { get(name: string): string | null }
 
 /** The credentials of a request, as their fields have them. */
-export const credentialsIn = (headers: HeaderFields): readonly string[] =>
-  FIELDS.flatMap((name) =>
-    (headers.get(name) ?? '')
-      .split(',')
-      .map((text) => text.trim())
-      .filter((text) => SCHEME.test(text)),
-  )
+export function credentialsIn(headers: HeaderFields): readonly string[] {
+  let found = NONE
+  for (const name of FIELDS) {
+    const value = headers.get(name)
+    if (value !== null) found = [...found, ...value.split(',').flatMap(credentialOf)]
+  }
+  return found
+}
+const NONE: readonly string[] = []
+
+function credentialOf(text: string): readonly string[] {
+  const trimmed = text.trim()
+  return SCHEME.test(trimmed) ? [trimmed] : NONE
+}
 
 type DecodeOptions = {
   readonly methods: readonly ChargeMethod[]

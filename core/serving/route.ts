@@ -121,5 +121,7 @@ function notFound(
 const NO_BAZAAR = () => undefined
 
 /** Indexers request paths as the documents write them, braces included (contract 19.14). */
-const isTemplate = (params: Readonly<Record<string, string>>): boolean =>
-  Object.entries(params).some(([name, value]) => value === `{${name}}`)
+function isTemplate(params: Readonly<Record<string, string>>): boolean {
+  for (const name in params) if (params[name] === `{${name}}`) return true
+  return false
+}

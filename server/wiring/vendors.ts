@@ -50,6 +50,7 @@ function builderOf<Kind extends ModelKind>(
 ) {
   const ports: ModelPorts = { log, clock, countTokens, onClose: (step) => void undo.push(step) }
   const built = new Map<string, Models[Kind]['vendor']>()
+  const standing = new WeakMap<Row, Models[Kind]['vendor']>()
   const demo = [...protocolsOf(kind)].find(([, { isDemo }]) => isDemo)
   return { build, standIn }
 
@@ -71,11 +72,15 @@ function builderOf<Kind extends ModelKind>(
     return { ...vendor, isFull: () => vendor.isFull?.() === true || slots.isFull(host) }
   }
 
-  /** The demo, for rows without a configured vendor. */
+  /** The demo, for rows without a configured vendor. Every quote asks for it. */
   function standIn(row: Row): Models[Kind]['vendor'] | undefined {
+    const known = standing.get(row)
+    if (known) return known
     const [name, { standsInFor = row.vendor }] = demo ?? ['', {}]
     if (!demo || standsInFor !== row.vendor) return undefined
-    return build(row, { protocol: name, baseUrl: undefined, timeoutMs: 0 } as Served<Kind>)
+    const made = build(row, { protocol: name, baseUrl: undefined, timeoutMs: 0 } as Served<Kind>)
+    standing.set(row, made)
+    return made
   }
 }
 

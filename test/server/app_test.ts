@@ -3,6 +3,7 @@ import { afterEach, describe, expect, test } from 'bun:test'
 import { EXPOSED_HEADERS, PAYMENT_HEADERS } from '../../core/mod.ts'
 import { type AppOptions, app } from '../../server/app.ts'
 import type { ServerLog } from '../../server/log.ts'
+import { challengeIn } from '../core/mpp/mpp_kit.ts'
 import { decodeHeader, encodePayment, FOX, GENERATIONS, type Kit, kit } from '../kit.ts'
 
 type AccessLine = Parameters<ServerLog['access']>[0]
@@ -51,6 +52,40 @@ async function raw({ url }: Gateway, lines: readonly string[]): Promise<string> 
 }
 
 const list = (header: string | null): string[] => (header ?? '').split(',').map((name) => name.trim().toLowerCase())
+
+describe('equal quotes', () => {
+  /** Headers of a 402 as sent, without those that are of one reply alone. */
+  const equalParts = ({ headers }: Response) => ({
+    ...Object.fromEntries([...headers].filter(([name]) => name !== 'x-request-id')),
+    date: '',
+    'www-authenticate': headers.get('www-authenticate')?.replace(/(id|opaque|expires)="[^"]*"/g, ''),
+  })
+
+  test('each have a challenge and a request id of their own, and are alike otherwise (contract 24.2, 4.7)', async () => {
+    const gateway = open()
+    const replies = [await gateway.get(GENERATIONS, ORDER), await gateway.get(GENERATIONS, ORDER)]
+    const challenges = replies.map(({ headers }) => challengeIn(headers))
+    expect(new Set(challenges.map(({ id }) => id)).size).toBe(2)
+    expect(new Set(challenges.map(({ opaque }) => opaque)).size).toBe(2)
+    expect(new Set(replies.map(({ headers }) => headers.get('x-request-id'))).size).toBe(2)
+    const [one, other] = replies.map(equalParts)
+    expect([one]).toEqual([other])
+    expect(one?.['www-authenticate']).toInclude('X402 requirements=')
+    expect(await replies[0]?.text()).toBe((await replies[1]?.text()) as string)
+  })
+
+  test('are read by pages and by clients of MPP alone, whoever asked first (contract 4.5, 24.4)', async () => {
+    const gateway = open()
+    const origin = { origin: 'https://app.example' }
+    const variants = [{}, origin, { 'accept-payment': 'evm/charge' }, { ...origin, 'accept-payment': 'evm/charge' }, {}]
+    for (const more of variants) {
+      const { headers } = await gateway.get(GENERATIONS, { ...ORDER, headers: { ...JSON_TYPE, ...more } })
+      expect(challengeIn(headers).method).toBe('evm')
+      expect(headers.get('www-authenticate')?.includes('X402')).toBe(!('accept-payment' in more))
+      expect(list(headers.get('access-control-expose-headers')).includes('www-authenticate')).toBe('origin' in more)
+    }
+  })
+})
 
 describe('browsers', () => {
   test('a preflight allows every payment header, and the one that public clients send by mistake (contract 4.6)', async () => {

@@ -65,7 +65,8 @@ export const evmCharge: ChargeMethod = {
     const isToken = typeof extra?.name === 'string' && extra.verifyingContract === undefined
     return scheme === 'exact' && network.startsWith('eip155:') && isToken
   },
-  write: (offer, unique) => ({ request: chargeRequest(offer), opaque: encodeUrl(canonicalJson({ n: unique })) }),
+  // `unique` is base64url, which JSON does not escape.
+  write: (offer, unique) => ({ request: chargeRequest(offer), opaque: encodeUrl(`{"n":"${unique}"}`) }),
   read({ challenge, payload }) {
     const error = isPayload.Check(payload) ? undefined : isPayload.Errors(payload).First()
     if (error) return `${error.path || '/'}: ${wrongField(error)}`

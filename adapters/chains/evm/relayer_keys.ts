@@ -156,7 +156,10 @@ async function releaseAside(lease: RelayerLease, now: number): Promise<void> {
 
 export function lowOf(lease: RelayerLease, { name, sender }: LeasedKey): string | undefined {
   const { low } = sender.gas()
-  setState(lease, name, low === undefined ? { kind: 'serving', reason: '' } : { kind: 'low', reason: low })
+  const [kind, reason] = low === undefined ? (['serving', ''] as const) : (['low', low] as const)
+  const before = lease.states.get(name)
+  // Asked for every quote.
+  if (before?.kind !== kind || before.reason !== reason) setState(lease, name, { kind, reason })
   return low
 }
 

@@ -14,6 +14,7 @@ import {
   decodeUrl,
   encodeUrl,
 } from '../../../core/mpp/mod.ts'
+import type { Offer } from '../../../core/x402/mod.ts'
 import { SOLANA_NETWORKS } from './networks.ts'
 
 /** Names of networks in challenges. Any other network is `localnet`, and `opaque` has its id. */
@@ -32,21 +33,10 @@ export const solanaCharge: ChargeMethod = {
   name: 'solana',
   isFor: ({ scheme, network, extra }) =>
     scheme === 'exact' && network.startsWith('solana:') && typeof extra?.feePayer === 'string',
-  write({ network, amount, asset, payTo, extra: { feePayer, recentBlockhash } = {} }, unique) {
-    const isUsdc = SOLANA_NETWORKS[network]?.usdc?.address === asset
-    const methodDetails = {
-      decimals: USDC_DECIMALS,
-      feePayer: true,
-      feePayerKey: feePayer,
-      network: CLUSTERS[network] ?? LOCAL,
-      ...(recentBlockhash !== undefined && { recentBlockhash }),
-      ...(isUsdc && { tokenProgram: TOKEN }),
-    }
-    const request = { amount, currency: asset, externalId: unique, methodDetails, recipient: payTo }
-    return {
-      request: encodeUrl(canonicalJson(request)),
-      ...(!(network in CLUSTERS) && { opaque: encodeUrl(canonicalJson({ network })) }),
-    }
+  write(offer, unique) {
+    const { before, after, opaque } = requestOf(offer)
+    // `unique` is base64url, which JSON does not escape.
+    return { request: encodeUrl(`${before}${unique}${after}`), ...opaque }
   },
   read({ challenge, payload: { type, transaction } }) {
     if (type !== 'transaction') return `/type: expected "transaction", which this gateway sends; got ${quoted(type)}`
@@ -60,6 +50,32 @@ export const solanaCharge: ChargeMethod = {
   isKey: (credential, key) => key.endsWith(`/${idOf(credential)}`),
   receipt: () => ({}),
 }
+
+type Written = { readonly before: string; readonly after: string; readonly opaque: { readonly opaque?: string } }
+const requests = new WeakMap<Offer, Written>()
+
+/** The common parts of the challenges of an offer: `opaque`, and the request around `externalId`. */
+function requestOf(offer: Offer): Written {
+  const known = requests.get(offer)
+  if (known) return known
+  const { network, amount, asset, payTo, extra: { feePayer, recentBlockhash } = {} } = offer
+  const isUsdc = SOLANA_NETWORKS[network]?.usdc?.address === asset
+  const methodDetails = {
+    decimals: USDC_DECIMALS,
+    feePayer: true,
+    feePayerKey: feePayer,
+    network: CLUSTERS[network] ?? LOCAL,
+    ...(recentBlockhash !== undefined && { recentBlockhash }),
+    ...(isUsdc && { tokenProgram: TOKEN }),
+  }
+  const request = canonicalJson({ amount, currency: asset, externalId: '', methodDetails, recipient: payTo })
+  const at = request.indexOf(EXTERNAL_ID) + EXTERNAL_ID.length
+  const opaque = network in CLUSTERS ? {} : { opaque: encodeUrl(canonicalJson({ network })) }
+  const made = { before: request.slice(0, at), after: request.slice(at), opaque }
+  requests.set(offer, made)
+  return made
+}
+const EXTERNAL_ID = '"externalId":"'
 
 function networkOf({ request, opaque = '' }: Challenge): string {
   const { network } = fieldsOf(fieldsOf(decodeUrl(request)).methodDetails)

@@ -73,15 +73,24 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     return { kind: 'reserved', release }
   }
 
+  /** Amounts in offers, kept while the price of gas is the same, because every quote reads them. */
+  let amounts: { readonly price: bigint; readonly refundableFrom: bigint; readonly minDeposit: bigint } | undefined
+
+  function currentAmounts() {
+    const price = gasPrice()
+    if (amounts?.price === price) return amounts
+    const life = priceOf(DEPOSIT_GAS + REFUND_GAS)
+    const least = rounded(LIVES * life)
+    amounts = { price, refundableFrom: rounded(life), minDeposit: least > minDeposit ? least : minDeposit }
+    return amounts
+  }
+
   return {
     deposit: () => priceOf(DEPOSIT_GAS),
     refund: () => priceOf(REFUND_GAS),
     /** Gas of a deposit and its refund: purchases of this much make a refund possible. */
-    refundableFrom: () => rounded(priceOf(DEPOSIT_GAS + REFUND_GAS)),
-    minDeposit(): bigint {
-      const least = rounded(LIVES * priceOf(DEPOSIT_GAS + REFUND_GAS))
-      return least > minDeposit ? least : minDeposit
-    },
+    refundableFrom: () => currentAmounts().refundableFrom,
+    minDeposit: () => currentAmounts().minDeposit,
     /** The time until which no deposit of this wallet is paid for; undefined while one is. */
     depositsLimitedUntil: (wallet: string, now: number) =>
       limitedUntil({ wallet, gas: DEPOSIT_GAS, now }, gasPerWallet),

@@ -69,7 +69,14 @@ export function gasMonitor({ rpc, feeAt }: Ports, { address, transferGas, floor 
     return max(floor.wei ?? MIN_WEI, BigInt(floor.settlements ?? SETTLEMENTS) * transferGas * gasPrice, needed)
   }
 
+  /** Asked for every quote, so it is kept until something changes. */
+  let known: GasState | undefined
+
   function state(): GasState {
+    return (known ??= stateNow())
+  }
+
+  function stateNow(): GasState {
     const [balance, least] = [available(), floorNow()]
     const isLow = needsRead || (balance !== undefined && balance < least)
     return { address, balance, floor: least, low: isLow ? lowReason(address, balance, least) : undefined }
@@ -83,6 +90,7 @@ export function gasMonitor({ rpc, feeAt }: Ports, { address, transferGas, floor 
     // A transaction mined during the read may not be in the balance yet, so its cost stays subtracted.
     spent -= before
     needsRead = false
+    known = undefined
   }
 
   function readNow(now: number): Promise<void> {
@@ -102,14 +110,17 @@ export function gasMonitor({ rpc, feeAt }: Ports, { address, transferGas, floor 
     reserve(wei) {
       const entry = { wei }
       reservations.add(entry)
+      known = undefined
       return (cost) => {
         if (reservations.delete(entry)) spent += cost
         if (cost > 0n) needed = 0n
+        known = undefined
       }
     },
     reportUnderfunded(wei) {
       needed = wei
       needsRead = true
+      known = undefined
     },
     affordable(each, base) {
       if (!lastRead || gasPrice === 0n) return 0
