@@ -1,8 +1,8 @@
 /**
  * What a request and a report cost on Postgres however long the ledger is: `bun test/bench/postgres_rows.ts [rows...]`,
  * by default 10,000 and 1,000,000 settled calls of 2,000 wallets, spread over a year and written by `generate_series`
- * rather than through the engine. `--url` names a database of its own, which is filled if it is empty; 10,000,000 rows
- * take 40 GB of disk while they are written. Prints medians, never asserts.
+ * rather than through the engine: results are objects, so of calls older than a day a row is left. `--url` names a
+ * database of its own, which is filled if it is empty. Prints medians, never asserts.
  */
 import { parseArgs } from 'node:util'
 import { Client } from 'pg'
@@ -27,7 +27,13 @@ const SETTINGS = [
   'shared_buffers=1GB',
   'max_wal_size=8GB',
   'maintenance_work_mem=1GB',
+  'autovacuum=off',
+  // What a transaction writes to tables that it has emptied is then not in the log.
+  'wal_level=minimal',
+  'max_wal_senders=0',
 ]
+/** Written without indexes, which are built at the end: row by row they take most of the time, and more space. */
+const FILLED = ['calls', 'authorizations', 'settled_calls', 'spend_totals'] as const
 
 const idOf = (n: string) => `'job_' || md5(${n}::text)`
 const walletOf = (n: string) => `'0x' || left(md5((${n} % ${WALLETS})::text) || md5('w'), 40)`
@@ -38,13 +44,19 @@ const hashOf = (n: string) => `'0x' || md5('t' || ${n}) || md5('u' || ${n})`
 /** Writes settled calls of the last year, the oldest first. Results of the last day are still there. */
 async function fill(client: Client, rows: number, now: number): Promise<void> {
   const at = `(${now - 365 * DAY_MS} + n * ${365 * DAY_MS} / ${rows})::bigint`
+  const ofTables = `conrelid = ANY ('{${FILLED.join()}}'::regclass[])`
+  const { rows: keys } = await client.query<Record<'name' | 'of' | 'sql', string>>(
+    `SELECT conname AS name, conrelid::regclass AS of, pg_get_constraintdef(oid) AS sql FROM pg_constraint
+     WHERE ${ofTables} AND contype IN ('p', 'f') ORDER BY contype DESC`,
+  )
+  for (const { name, of } of keys.toReversed()) await client.query(`ALTER TABLE ${of} DROP CONSTRAINT ${name}`)
   const { rows: indexes } = await client.query<{ name: string; sql: string }>(
-    `SELECT indexname AS name, indexdef AS sql FROM pg_indexes JOIN pg_class ON relname = indexname
-     JOIN pg_index ON indexrelid = pg_class.oid WHERE schemaname = current_schema() AND relnamespace = current_schema()::regnamespace
-       AND NOT indisprimary AND tablename IN ('calls', 'authorizations', 'settled_calls', 'spend_totals')`,
+    `SELECT indexrelid::regclass AS name, pg_get_indexdef(indexrelid) AS sql FROM pg_index
+     WHERE indrelid = ANY ('{${FILLED.join()}}'::regclass[])`,
   )
   for (const { name } of indexes) await client.query(`DROP INDEX ${name}`)
-  await client.query("SET session_replication_role = 'replica'; SET synchronous_commit = off")
+  await client.query("SET session_replication_role = 'replica'; SET work_mem = '256MB'")
+  await client.query(`BEGIN; TRUNCATE ${FILLED.join()}`)
   await client.query(`
     INSERT INTO calls (id, gateway, endpoint, model, payer, asset, quote, "authorization", fingerprint, created_at,
       work_status, payment_status, worker_id, lease_expires_at, ended_at, settled_at, expires_at, claim_token,
@@ -74,8 +86,12 @@ async function fill(client: Client, rows: number, now: number): Promise<void> {
         up_to, 1, count(*), 0, sum(spent) FROM calls
         CROSS JOIN LATERAL (VALUES ('settled', 0, 2000), ('completed', 500, 0)) AS kind(outcome, up_to, spent)
       WHERE settled_at >= ${since} GROUP BY 1, 2, 3, 4, 5, 6, 7`)
+  await client.query('COMMIT')
   for (const { sql } of indexes) await client.query(sql)
-  await client.query("SET session_replication_role = 'origin'; ANALYZE")
+  for (const { name, of, sql } of keys) await client.query(`ALTER TABLE ${of} ADD CONSTRAINT ${name} ${sql}`)
+  // As autovacuum leaves the pages of old rows.
+  await client.query('VACUUM (FREEZE, ANALYZE)')
+  await client.query("SET session_replication_role = 'origin'")
 }
 
 const timed = async (work: () => unknown, rounds = ROUNDS): Promise<number> => {
@@ -155,6 +171,7 @@ async function measured(url: string, rows: number, now: number): Promise<Map<str
     'series: calls by day, a year',
     await timed(() => storage.callTotals({ unit: 'day', by: 'model', ...year })),
   )
+  found.set('series: buyers by day, the first time', await timed(() => storage.buyersByDay(year), 1))
   found.set('series: buyers by day, a year', await timed(() => storage.buyersByDay(year)))
   found.set('retention, nothing due', await timed(() => storage.prune(now), 3))
   const ports = { storage, clock: { ...systemClock, now: () => now }, store: memoryObjects() }
@@ -162,10 +179,25 @@ async function measured(url: string, rows: number, now: number): Promise<Map<str
   const mayGoOn = async () => performance.now() - archiving < ARCHIVE_MS
   const moved = await archiveLedger(ports, { archiveMs: 300 * DAY_MS, mayGoOn })
   found.set('archive: a call', (performance.now() - archiving) / moved)
+  // As pg_dump reads.
+  const copying = performance.now()
+  let isCopied = false
+  const copied = client
+    .query(`COPY calls TO PROGRAM 'cat > /dev/null'; COPY authorizations TO PROGRAM 'cat > /dev/null'`)
+    .finally(() => (isCopied = true))
+  const meanwhile: number[] = []
+  do meanwhile.push(await timed(alone, 1))
+  while (!isCopied)
+  await copied
+  found.set('backup: seconds', (performance.now() - copying) / 1_000)
+  found.set('paid call, alone, during a backup', median(meanwhile))
   await client.end()
   await storage.close()
   return found
 }
+
+const SIZES = `SELECT relname AS name, pg_table_size(oid)::float8 AS rows, pg_indexes_size(oid)::float8 AS indexes
+  FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 2 DESC LIMIT 5`
 
 if (import.meta.main) {
   const { values, positionals } = parseArgs({ options: { url: { type: 'string' } }, allowPositionals: true })
@@ -184,9 +216,16 @@ if (import.meta.main) {
     const filling = performance.now()
     const { rows: there } = await client.query('SELECT 1 FROM calls LIMIT 1')
     if (there.length === 0) await fill(client, rows, now)
-    const { rows: size } = await client.query<{ bytes: string }>('SELECT pg_database_size(current_database()) AS bytes')
+    const { rows: total } = await client.query<{ bytes: string }>(
+      'SELECT pg_database_size(current_database()) AS bytes',
+    )
     console.log(
-      `${count(rows)} rows in ${fixed((performance.now() - filling) / 1_000, 0)} s, ${count(Number(size[0]?.bytes) / 2 ** 20)} MiB`,
+      `${count(rows)} rows in ${fixed((performance.now() - filling) / 1_000, 0)} s, ${count(Number(total[0]?.bytes) / 2 ** 20)} MiB`,
+    )
+    const { rows: sizes } = await client.query<{ name: string; rows: number; indexes: number }>(SIZES)
+    table(
+      ['bytes of a call', 'rows', 'indexes'],
+      sizes.map(({ name, rows: own, indexes }) => [name, count(own / rows), count(indexes / rows)]),
     )
     await client.end()
     columns.push(await measured(url, rows, now))

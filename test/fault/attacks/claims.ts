@@ -1,4 +1,5 @@
 /** Filling the storage with channels that moved no money, so that those which did are not found to be claimed. */
+import { CHANNEL_KIND } from '../../../adapters/chains/evm/channels/records.ts'
 import { channelOf, signExact, signVoucher } from '../../conformance/schemes/signers.ts'
 import type { Attack, Outcome } from './attack.ts'
 import { get, offerFor, ORDERS, post, walletWith } from './caller.ts'
@@ -14,7 +15,8 @@ async function flood(target: Target): Promise<Outcome> {
   const { payments } = await target.operator('GET', `/payments?payer=${thief.address}`)
   const [id] = /job_[0-9a-f]{32}/.exec(JSON.stringify(payments)) ?? []
   const offer = await offerFor(target, ORDERS.chat, 'batch-settlement')
-  const before = await target.ledger.count('records')
+  const count = () => target.ledger.count('records', `kind = '${CHANNEL_KIND}'`)
+  const before = await count()
   for (let i = 1; i <= POLLS; i += 20) {
     const vouchers = await Promise.all(
       Array.from({ length: 20 }, (_, j) =>
@@ -23,8 +25,8 @@ async function flood(target: Target): Promise<Outcome> {
     )
     await Promise.all(vouchers.map((payment) => get(target, `/api/v1/calls/${id}`, { payment })))
   }
-  const stored = Math.min(POLLS, Math.max(0, (await target.ledger.count('records')) - before))
-  return { tried: POLLS, refused: POLLS - stored, note: `${stored} records stored by polls that moved no money` }
+  const stored = Math.min(POLLS, Math.max(0, (await count()) - before))
+  return { tried: POLLS, refused: POLLS - stored, note: `${stored} channels stored by polls that moved no money` }
 }
 
 export const attacks: readonly Attack[] = [

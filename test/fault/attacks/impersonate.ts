@@ -130,7 +130,7 @@ const DOORS: readonly { path: string; right: number; open(token: string): Reques
   })),
 ]
 
-/** Seventy wrong tokens at each door, from seven addresses; then the owner comes, and one of the seven goes on. */
+/** Seventy wrong tokens at each door of a replica, from seven addresses; then the owner comes, and one goes on. */
 async function lockedOut(target: Target): Promise<Outcome> {
   const statusAt = async (door: (typeof DOORS)[number], ip: string, token: string) => {
     const { headers, ...init } = door.open(token)
@@ -138,7 +138,8 @@ async function lockedOut(target: Target): Promise<Outcome> {
   }
   let [locked, unlimited] = [0, 0]
   for (const [number, door] of DOORS.entries()) {
-    for (let i = 0; i < 70; i++) await statusAt(door, `192.0.2.${10 * number + (i % 7)}`, `a guess ${i}`)
+    for (let i = 0; i < 70 * target.replicas; i++)
+      await statusAt(door, `192.0.2.${10 * number + (i % 7)}`, `a guess ${i}`)
     if ((await statusAt(door, `198.51.100.${number}`, TOKEN)) !== door.right) locked++
     if ((await statusAt(door, `192.0.2.${10 * number}`, 'one more guess')) !== 429) unlimited++
   }

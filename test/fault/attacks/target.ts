@@ -33,6 +33,8 @@ export type Target = {
   readonly relayers: readonly Hex[]
   readonly vendor: Vendor
   readonly ledger: Ledger
+  /** Processes behind `origin`, each of which counts for itself what it keeps in memory. */
+  readonly replicas: number
   /** The gateway, or the first of its replicas. */
   readonly process: FareboxProcess
   readonly solana: SolanaTarget | undefined
@@ -188,6 +190,8 @@ export async function startTarget(
     const ledger = (await fleet?.fresh()) ?? sqliteLedger(join(dir, database))
     const settingsOfProcess = {
       PORT: '0',
+      // Others take over from a replica that was killed after so long, and clients wait for thirty seconds.
+      ...(fleet && { LEASE_SECONDS: '10' }),
       DATABASE_URL: ledger.url,
       RPC_URL: node.url,
       ...relayerEnv,
@@ -218,6 +222,7 @@ export async function startTarget(
       },
       dir,
       ledger,
+      replicas: fleet?.size ?? 1,
       environment: settingsOfProcess,
       solana: solana && { node: solana.node, feePayer: solana.feePayer },
       crash: end,
