@@ -94,14 +94,12 @@ type Money = {
   readonly keys?: readonly string[]
 }
 
-/** Money of a chain in memory, of which many wallets have plenty. */
-export function cash(): Money {
+/** Money of a chain in memory, of which many wallets have plenty. Processes of one ledger name theirs differently. */
+export function cash(owner = ''): Money {
   const chain = memoryChain()
-  for (let index = 0; index < BUYERS; index++) chain.fund(chain.wallet(buyerName(index)), BALANCE)
-  return {
-    chain,
-    sign: async (offer, buyer) => chain.sign(offer, { from: chain.wallet(buyerName(buyer)), now: Date.now() }),
-  }
+  const walletOf = (buyer: number) => chain.wallet(owner + buyerName(buyer))
+  for (let index = 0; index < BUYERS; index++) chain.fund(walletOf(index), BALANCE)
+  return { chain, sign: async (offer, buyer) => chain.sign(offer, { from: walletOf(buyer), now: Date.now() }) }
 }
 
 /** What a call is charged is known beforehand, because the vendor always says the same. */

@@ -18,7 +18,7 @@ import { postgresServer } from '../adapters/storage/postgres/postgres_server.ts'
 import { cash, prepared, round, type Started, started, vouchers } from './in_process.ts'
 import { fixed, table } from './print.ts'
 
-const SETTINGS = [
+export const SETTINGS = [
   'fsync=on',
   'full_page_writes=on',
   'shared_buffers=128MB',
@@ -48,7 +48,7 @@ const BY_STATEMENT = `SELECT calls::float8 AS calls, total_exec_time::float8 AS 
   WHERE datname = current_database() AND query NOT LIKE '%pg_stat%' ORDER BY calls DESC, total_exec_time DESC`
 
 /** CPU of the server and all its processes, in milliseconds, where /proc tells. */
-function cpuOf(pid: number | undefined): number {
+export function cpuOf(pid: number | undefined): number {
   if (pid === undefined) return NaN
   let ticks = 0
   for (const name of readdirSync('/proc')) {

@@ -11,7 +11,7 @@ const [CALLS, OPEN, PAGE] = [20_000, 200, 50]
 const DAYS = 21
 const WHALE = '0xwhale'
 /** Settled in the last minute, of all wallets. */
-const RECENT = 300
+const LATEST = 300
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -57,7 +57,7 @@ function rowsOf(node: Node): number {
 
 const NOW = (CALLS + OPEN) * 1_000
 const newest = { at: NOW, id: '', since: 0, limit: PAGE }
-const wallet = { payer: WHALE, asset: 'asset', now: NOW, since: (CALLS - RECENT) * 1_000 }
+const wallet = { payer: WHALE, asset: 'asset', now: NOW, since: (CALLS - LATEST) * 1_000 }
 /** Most rows of each statement, with those of the tables that it joins. */
 const QUESTIONS: readonly (readonly [statement: Statement<unknown>, values: Record<string, unknown>, most: number])[] =
   [
@@ -78,7 +78,7 @@ const QUESTIONS: readonly (readonly [statement: Statement<unknown>, values: Reco
     [ask.hasPaid, wallet, 2],
     [ask.paid, wallet, 200],
     // The balance has the block of each but the last ten; those that may be spent are three tables.
-    [ask.exposedCalls, { ...wallet, block: CALLS - 10 }, 3 * OPEN + RECENT + 10],
+    [ask.exposedCalls, { ...wallet, block: CALLS - 10 }, 3 * OPEN + LATEST + 10],
     [ask.expiring, { now: NOW, dueAt: 0, id: '', limit: PAGE }, PAGE],
     [ask.overLedgerRows, { before: NOW, now: NOW, limit: PAGE }, 3 * PAGE],
     [ask.lost, { now: NOW, limit: PAGE }, 2 * OPEN],
