@@ -1,4 +1,4 @@
-/** What every step of a call is given beside its order: the parts of one gateway, built once. */
+/** Given to every step of a call beside its order: the parts of one gateway, built once. */
 import type { Catalog, Context } from './endpoint/offering.ts'
 import type { Mirror, Prices, Sold } from './endpoint/mod.ts'
 import type { QuoteCache } from './endpoint/quote_cache.ts'
@@ -31,14 +31,14 @@ export type Engine = {
   readonly products: Products
   /** Offers at a price, and who signed for one. */
   readonly offers: Offers
-  /** What settlements are given. */
+  /** Parts that settlements are given. */
   readonly money: SettleContext
   /** The verbs of calls, whose events are reported to observers, and the calls that this process works on. */
   readonly calls: Calls
   readonly limits: EngineLimits
   /** How callers show who they are without paying: by the key of a poll URL, or by signing in. */
   readonly identity: { readonly pollUrls: PollUrls; readonly signIns: SignIns }
-  /** What this process delivers now. */
+  /** Calls that this process delivers now. */
   readonly deliveries: Deliveries
   /** Copies media to durable storage. */
   readonly mirror: Mirror
@@ -60,7 +60,7 @@ export type Deliveries = {
   readonly compress: (made: Json) => Promise<Json>
 }
 
-/** What a gateway is called in the ledger, in replies and in URLs. */
+/** Name of a gateway in the ledger, in replies and in URLs. */
 export type GatewayIdentity = {
   readonly name: string
   /** `base`, `base-sepolia`, ... (contract 1.13). */
@@ -97,7 +97,7 @@ export type Settings = {
   readonly newWallets: NewWalletsLimit
 }
 
-/** What is sold. */
+/** Products that are sold. */
 export type Products = {
   /** By endpoint name. */
   readonly sold: ReadonlyMap<string, Sold>
@@ -106,7 +106,7 @@ export type Products = {
   readonly parsers: ReadonlyMap<Sold, InputParser>
   /** 402s that were written before. */
   readonly quotes: QuoteCache
-  /** What endpoints validate and price with. */
+  /** Facts that endpoints validate and price with. */
   readonly context: Context & {
     readonly prices: Prices
     readonly vendors: Vendors
@@ -114,7 +114,7 @@ export type Products = {
   }
 }
 
-/** What bounds the requests of this process. */
+/** Limits of the requests of this process. */
 export type EngineLimits = {
   readonly windows: Limits
   readonly unpaidWork: UnpaidWork

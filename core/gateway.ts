@@ -29,7 +29,7 @@ import type { Serving } from './serving/serving.ts'
 /**
  * Builds a gateway that can sell. Checks the setup, that storage answers, and that the chain is what the configuration
  * says: its id, the token, the accounts, the gas. Rejects with a SetupError that lists every problem. A node that does
- * not answer is no mistake: the gateway answers 503 to buyers until it does, while `run` asks again.
+ * not answer is not a mistake: the gateway answers 503 to buyers until it does, while `run` asks again.
  *
  * @example
  * const chain = memoryChain()

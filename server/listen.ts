@@ -195,7 +195,7 @@ function operatorOf(
   }
   const control = { controls, clock, products, gateways: gateways.map(({ gateway }) => gateway.name) }
   const accounts = accountReports(wired.accounts, clock)
-  accounts() // What they spend is counted from here.
+  accounts() // Their spending is counted from here.
   const status = statusReport({
     version: VERSION,
     gateways,

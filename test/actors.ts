@@ -10,7 +10,7 @@ export const BRIDGE = '0x23566f8b2e82adfcf01846e54899d110e97ac053'
 
 export type Actors = Required<Pick<Vendors, 'voice' | 'phone' | 'onramp' | 'bridge'>> & {
   readonly rung: Ringing[]
-  /** What the operator rents at the carrier just now. */
+  /** Numbers that the operator rents at the carrier just now. */
   readonly lines: Line[]
   /** Every number that was bought, in order. */
   readonly bought: string[]

@@ -30,7 +30,7 @@ type Source = {
   readonly text: string
   /** The text with blanks for comments and for what stands in quotes. */
   readonly code: string
-  /** What it imports, types too: other sources by their path, packages by their specifier. */
+  /** Its imports, types too: other sources by their path, packages by their specifier. */
   readonly imports: readonly string[]
 }
 
@@ -89,7 +89,7 @@ test('adapters import core and adapters, never server', () => {
   expect(strays(inRoom('adapters'), (target) => !/^(server|test)\//.test(target))).toEqual([])
 })
 
-/** What adapters and the server import of core: its public doors, and those of its tiers for the two alone. */
+/** Doors of core for adapters and the server: its public doors, and those of its tiers for the two alone. */
 const DOORS = [
   'core/mod.ts',
   'core/http/mod.ts',
@@ -118,8 +118,8 @@ test('a door leads into core and is for the outside: core itself imports the fil
 })
 
 /**
- * What each kind of adapter may import beside its own folder. Providers are made from what they share and from the
- * guarded fetch.
+ * Other kinds that each kind of adapter may import beside its own folder. Providers are made from what they share and
+ * from the guarded fetch.
  */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
   http: [],
@@ -153,7 +153,7 @@ test('a provider knows no other provider, but for a protocol that it shares with
   expect(strays(providers, isAllowed)).toEqual([])
 })
 
-/** What adapters state of themselves, for configuration to check against: no adapter is made from it. */
+/** Statements of adapters about themselves, for configuration to check against: no adapter is made from it. */
 const STATEMENTS = [
   'adapters/settings.ts',
   'adapters/chains/settings.ts',

@@ -1,5 +1,5 @@
 /**
- * What has changed since all of it was last found in order, and what imports that: types, lint and format of nothing
+ * Files that changed since all were last found in order, and their importers: types, lint and format of nothing
  * else are checked by `bun run test WORD`.
  */
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
@@ -55,7 +55,7 @@ export function withImporters(files: readonly string[], graph: Graph): string[] 
   return [...new Set([...files, ...importers.map(([path]) => path)])]
 }
 
-/** What was last found in order; undefined where that is not known. */
+/** Hashes of the files that were last found in order; undefined where that is not known. */
 export function readStamps(path: string): Stamps | undefined {
   try {
     return JSON.parse(readFileSync(path, 'utf8')) as Stamps

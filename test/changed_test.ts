@@ -1,4 +1,4 @@
-/** What the inner loop checks: no less than what may have broken. */
+/** The inner loop checks at least everything that may have broken. */
 import { expect, test } from 'bun:test'
 import { changedSince, EVERYTHING, stampsNow, withImporters } from './changed.ts'
 

@@ -38,7 +38,7 @@ export const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 
 /** A tier of one file: what every step of a call is given. */
 const ENGINE = 'core/engine.ts'
-/** What may stand in core/ itself. */
+/** Files of core/ itself. */
 const CORE_FILES = ['CONTRACT.md', 'DECISIONS.md', 'engine.ts', 'README.md', 'gateway.ts', 'mod.ts', 'tsconfig.json']
 const MAX_FOLDER = 20
 /** Folders that list providers, one folder each, may be longer. */
@@ -64,7 +64,7 @@ function tierOf(path: string): string | undefined {
 
 /** Products that describe all others: what the gateway says of itself. */
 const DESCRIBES_PRODUCTS = ['site']
-/** What products share; it imports none of them. */
+/** Folder that products share; it imports none of them. */
 const SHARED = 'lib'
 
 /** Imports against the order. Nothing imports core's own files, and no product imports another. */

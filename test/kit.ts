@@ -234,7 +234,7 @@ export type KitOptions = Partial<Omit<Setup, 'ports'>> & {
 /** Signs the poll URLs of every kit, so that ids and media keys alone use up the counted random bytes. */
 const POLL_KEY = '5e'.repeat(32)
 
-/** What `WWW-Authenticate` says in the scheme `X402`, beside the challenges of MPP. */
+/** The part of `WWW-Authenticate` in the scheme `X402`, beside the challenges of MPP. */
 export const x402Scheme = (headers: Headers): string | undefined =>
   headers
     .get('www-authenticate')

@@ -23,7 +23,7 @@ function below(folder: string): string[] {
 }
 
 const RUNNER = String.raw`\b(?:npx|bunx|pnpx|uvx|pipx|(?:npm|pnpm|yarn|bun) (?:exec|create|dlx|x|i|install|add)|pip3? install)\b`
-/** What may stand between the runner and the package: options, and the punctuation of JSON and code. */
+/** Text that may stand between the runner and the package: options, and the punctuation of JSON and code. */
 const BETWEEN = String.raw`(?:[\s"'\`+,:[\]]|-[\w-]+|\bargs\b)*`
 const STRANGERS = new RegExp(String.raw`${RUNNER}(${BETWEEN})farebox\b(?![./-])`, 'g')
 const INSTALL = /\b(?:(?:npm|bun|pnpm|yarn) (?:install|add|i)|pip3? install|npx -y) ((?:[\w@"$-][^\s`'\\;)]*[ \t]*)+)/g
@@ -57,7 +57,7 @@ function installedIn(text: string): string[] {
       if (word.startsWith('--cwd')) break
       if (/^(-|\$|PATH\b)/.test(word) || name === '') continue
       named.push(name)
-      // What follows is code or prose.
+      // Code or prose follows.
       if (line.startsWith('npx') || word.endsWith(',')) break
     }
     return named

@@ -98,7 +98,7 @@ const tests: Step = {
   ],
 }
 
-/** What only full tests run: Deno, Postgres and public clients, and coding agents (`test/programs`). */
+/** Parts that only full tests run: Deno, Postgres and public clients, and coding agents (`test/programs`). */
 const installations: readonly Step[] = ['test/programs', 'test/programs/agents'].map((folder) => ({
   name: `install ${folder}`,
   command: [process.execPath, 'install', '--frozen-lockfile', '--cwd', folder],
@@ -116,7 +116,7 @@ const histories: Step = {
   command: [process.execPath, 'test/simulation/run.ts', '--seed=7', '--runs=60000'],
 }
 
-/** What it says is handed on as it comes, or at its end in one piece, so that steps may run side by side. */
+/** Its output is passed on as it comes, or at its end in one piece, so that steps may run side by side. */
 async function run({ name, command }: Step, isAlone: boolean): Promise<Ended> {
   const started = performance.now()
   if (isAlone) console.log(`── ${name}`)

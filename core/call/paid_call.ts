@@ -44,7 +44,7 @@ import { refund } from './refund.ts'
 import { replay } from './replay.ts'
 import { verify } from './verify.ts'
 
-/** A request to an endpoint that is sold. A refund of a deposit is asked for on the same routes, and is no call. */
+/** A request to an endpoint that is sold. A refund of a deposit is asked for on the same routes, and is not a call. */
 export async function handlePaid(
   engine: Engine,
   asking: { readonly endpoint: Sold; readonly requestContext: RequestContext },

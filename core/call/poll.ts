@@ -49,7 +49,7 @@ const unknownJob = (route: Polled): ApiError =>
     message: 'There is no such job here: it never existed, or has expired.',
   })
 
-/** What the caller has shown without paying. */
+/** Proofs that the caller has shown without paying. */
 async function evidenceOf(
   engine: Engine,
   { route, requestContext, id }: Polling,

@@ -14,7 +14,7 @@ import { chargingFor } from './payment_required.ts'
 import { withCorrected } from '../x402/offer.ts'
 import type { Offer } from '../x402/protocol.ts'
 
-/** What a poll of a running job reports beside its state. */
+/** Fields of a poll of a running job beside its state. */
 export type RunningFields = {
   readonly note?: string
   readonly progress?: number

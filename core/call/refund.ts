@@ -1,5 +1,5 @@
 /**
- * A buyer who asks for what is left of its deposit (contract 1.86). It is no call: nothing is worked on, sold or
+ * A buyer who asks for what is left of its deposit (contract 1.86). It is not a call: nothing is worked on, sold or
  * written to the ledger.
  */
 import type { Engine } from '../engine.ts'

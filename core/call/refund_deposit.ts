@@ -12,7 +12,7 @@ import { fits, notOnOffer, withCorrected } from '../x402/offer.ts'
 import { type Offer, type Payment, receiptHeaders, refusalHeaders } from '../x402/protocol.ts'
 import { type Asking, demand } from './payment_required.ts'
 
-/** What a refund costs, and what its voucher adds to the channel. */
+/** Price of a refund, and the amount that its voucher adds to the channel. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }
 
 /** The reply to a request for the rest of a deposit: the refund, a 402 that says why not, or NOT_READY. */

@@ -46,7 +46,7 @@ export async function replayOf(engine: Engine, signed: Signed, call: Call): Prom
 /**
  * A buyer of a channel who signed from an earlier state than ours, such as after a stream, whose charge no header says:
  * it learns the state and signs again (contract 1.84). While the call before it is under way it waits for its charge.
- * The identical request is no mistake: it asks for the result, as long as that is sent again.
+ * The identical request is not a mistake: it asks for the result, as long as that is sent again.
  */
 async function correction(engine: Engine, signed: Signed, call: Call): Promise<Refused | Unavailable | undefined> {
   const { payment, offer } = signed

@@ -13,7 +13,7 @@ import { replayOf } from './replay.ts'
 export async function verify(engine: Engine, signed: Signed): Promise<Verified | Reply> {
   const { storage, clock } = engine.ports
   const { payment, offer, key, requestContext } = signed
-  // What is signed may outlive its challenge, and its price.
+  // A signature may outlive its challenge, and its price.
   if (isChargeOver(requestContext.payment, clock.now())) return await refuse(engine, signed, unfunded(EXPIRED))
   const [verdict, isPublic] = await Promise.all([
     engine.offers.verify(payment, offer),

@@ -27,7 +27,7 @@ import type { Setup } from './setup.ts'
 import type { Shared } from './shared_by_gateways.ts'
 
 type Building = {
-  /** What this gateway sells, by name. */
+  /** Endpoints that this gateway sells, by name. */
   readonly sold: ReadonlyMap<string, Sold>
   /** Names of all that it serves. */
   readonly names: ReadonlySet<string>

@@ -1,4 +1,4 @@
-/** What the gateways of one process share, because they share a storage. */
+/** State that the gateways of one process share, because they share a storage. */
 import type { Engine, EngineLimits } from '../engine.ts'
 import { oncePer } from '../lib/once_per.ts'
 import { type SharedCalls, sharedCalls } from '../payment/calls/calls.ts'

@@ -1,7 +1,7 @@
 /** The header `Accept-Payment`: which payment methods a client takes. */
 import { INTENT } from './method.ts'
 
-/** What a request says of a method. `unasked`: nothing, or nothing that can be read. */
+/** A request's acceptance of a method. `unasked`: nothing, or nothing that can be read. */
 type Acceptance = 'accepted' | 'refused' | 'unasked'
 
 const MAX_HEADER = 4_096

@@ -20,7 +20,7 @@ export type Challenge = {
 
 export const INTENT = 'charge'
 
-/** What a client sends for a challenge. `payload` is the method's own. */
+/** A client's answer to a challenge. `payload` is the method's own. */
 export type Credential = {
   readonly challenge: Challenge
   readonly payload: Readonly<Record<string, unknown>>
@@ -39,8 +39,8 @@ export type ChargeMethod = {
   /** Whether an offer can be paid by it. */
   isFor(offer: Pick<Offer, 'scheme' | 'network' | 'extra'>): boolean
   /**
-   * What a challenge says of an offer. `unique` is random base64url that no other challenge has: equal quotes are paid
-   * by different authorizations.
+   * The terms of an offer in a challenge. `unique` is random base64url that no other challenge has: equal quotes are
+   * paid by different authorizations.
    */
   write(offer: Offer, unique: string): Pick<Challenge, 'request' | 'opaque'>
   /** Reads a credential; a text says what is wrong with its payload. */

@@ -1,4 +1,4 @@
-/** What a gateway says of itself, and what its routes that open no call may use. */
+/** Facts that a gateway shows of itself, and that its routes without a call may use. */
 import { cancelCall } from '../call/delivery/background.ts'
 import { settleFinished } from './settle_finished.ts'
 import { type Documents, documentsOf } from '../discovery/mod.ts'
@@ -12,7 +12,7 @@ import { withoutHints } from '../x402/offer.ts'
 import { didDocument, type OfferSigner } from '../x402/offer_receipt.ts'
 import type { Serving } from './serving.ts'
 
-/** What its documents say beside what the engine knows. */
+/** Facts for its documents that the engine does not know. */
 export type Described = {
   readonly endpoints: readonly Endpoint[]
   readonly version: string

@@ -1,4 +1,4 @@
-/** What the requests of a gateway are served with. */
+/** Parts that serve the requests of a gateway. */
 import type { Documents } from '../discovery/mod.ts'
 import type { FreeContext } from '../endpoint/mod.ts'
 import type { Offering } from '../endpoint/offering.ts'
@@ -11,7 +11,7 @@ export type Serving = {
   readonly routes: Router
   readonly documents: Documents
   readonly offering: Offering
-  /** What endpoints that open no call are given, beside what depends on the request. */
+  /** Parts that endpoints without a call are given, beside what depends on the request. */
   readonly freeContext: Omit<FreeContext, 'isOperator'>
   /** Whether an `Authorization` header from this address is the operator's. */
   isOperator(authorization: string | null, ip: string): boolean
@@ -21,5 +21,5 @@ export type Serving = {
   readonly bareV1: boolean
 }
 
-/** What is known of a request once its endpoint is: for the metrics, and for its errors. */
+/** Facts of a request once its endpoint is known: for the metrics, and for its errors. */
 export type Found = { name: string; errorFormat: ErrorFormat }

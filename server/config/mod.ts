@@ -178,7 +178,7 @@ export function parseConfig(toml: string, env: Environment = {}, path = 'farebox
 function isConsequence(mistake: string, removed: readonly string[]): boolean {
   const isMissingVariable = /: the environment variable \w+ is not set$/.test(mistake)
   return (
-    // What a devnet must not do is no mistake where the gateways could not be read.
+    // A rule of devnet alone does not count where the gateways could not be read.
     mistake.startsWith('HOST: ') ||
     removed.some((name) => {
       const table = name.slice(0, Math.max(0, name.lastIndexOf('.')))
@@ -357,8 +357,10 @@ export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
 }
 
-/** The contents of a file with a secret; the error is for the operator. */
-/** Throws for what is no file: a pipe that nobody writes to would hold up the start for ever. */
+/**
+ * The contents of a file with a secret; the error is for the operator. Throws unless it is a file: a pipe that nobody
+ * writes to would hold up the start for ever.
+ */
 function readSecret(path: string): string {
   if (!statSync(path).isFile()) throw Object.assign(new Error(`${path} is no file`), { code: 'it is no file' })
   return readFileSync(path, 'utf8')

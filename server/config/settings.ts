@@ -21,7 +21,10 @@ export const isFile = (name: string): boolean => /^(\.{0,2}\/|[A-Za-z]:)/.test(n
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** A table with the defaults of what it does not say, in its lists too. What is no table is left to the check. */
+/**
+ * A table with the defaults of what it does not say, in its lists too. A value that is not a table is left to the
+ * check.
+ */
 export function filled({ properties, required = [] }: TObject, given: Readonly<Record<string, unknown>>) {
   const values: Record<string, unknown> = { ...given }
   for (const name of new Set([...required, ...Object.keys(values)])) {

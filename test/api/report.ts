@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
 import { compileLibrary } from '../../server/release/package.ts'
 
-/** What a name stands for: a declaration of ours, or an export of a package. */
+/** Meaning of a name: a declaration of ours, or an export of a package. */
 type Target = { readonly file: string; readonly name: string } | { readonly from: string; readonly name: string }
 
 type Module = {

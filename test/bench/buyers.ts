@@ -7,7 +7,7 @@ import { encodePayment, GENERATIONS, type Offer, signOffer } from '../server/cli
 
 export const ORDER = JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' })
 
-/** What a buyer needs to know of a shop. */
+/** Facts of a shop that a buyer needs. */
 export type Gateway = {
   readonly port: number
   readonly rpcUrl: string

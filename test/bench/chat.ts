@@ -253,7 +253,7 @@ export async function chat({ scratch, isQuick, isOver, profile, children }: Chat
     )
   }
 
-  /** What was counted at one end was counted at the other. */
+  /** Both ends count the same. */
   function audit(requests: Facts['requests'], transfers: number): void {
     const answered = (...names: string[]) => names.reduce((sum, name) => sum + (good.get(name) ?? 0), 0)
     const checks = [

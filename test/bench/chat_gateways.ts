@@ -43,7 +43,7 @@ export type Ready = { readonly port: number }
 export type Facts = {
   /** Resident memory in MB, after a collection of garbage. */
   readonly rss: number
-  /** What the upstream answered, by name of who asked. */
+  /** Answers of the upstream, by name of who asked. */
   readonly requests: Readonly<Record<string, number>>
   /** Transfers to the seller on the cash chain. */
   readonly transfers: number
@@ -73,7 +73,7 @@ async function startUpstream(): Promise<Standing> {
   return { port, facts: () => ({ requests }), stop }
 }
 
-/** What passing on costs at the least: nothing is read, checked or counted. */
+/** The least cost of passing on: nothing is read, checked or counted. */
 async function startBare({ baseUrl }: Given): Promise<Standing> {
   const url = `${baseUrl}/chat/completions`
   const server = serve(async (request) => {

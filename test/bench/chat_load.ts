@@ -44,7 +44,7 @@ export type Measured = {
   readonly busy: number
 }
 
-/** What is not answered so long after the end never will be. */
+/** A request that is not answered so long after the end never will be. */
 const GRACE_MS = 10_000
 
 type Line = {
@@ -217,7 +217,7 @@ function endsWith(open: readonly Buffer[], end: string): boolean {
   return tail.toString('latin1', Math.max(0, tail.length - end.length)) === end
 }
 
-/** What an answer lacks; undefined when it is good. */
+/** The part that an answer lacks; undefined when it is good. */
 function missed(text: string, { isStream, words }: { isStream: boolean; words: string }): string | undefined {
   const status = text.slice(9, 12)
   if (status !== '200') return status

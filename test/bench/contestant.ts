@@ -31,11 +31,11 @@ export type Given = {
   readonly repeat?: { readonly status: number; readonly headers: [string, string][]; readonly body: string }
   /** It says how long its event loop was held. */
   readonly beats?: boolean
-  /** What a ledger holds that is over. */
+  /** Rows of a ledger that are over. */
   readonly expired?: { readonly rows: number; readonly kind: 'settled' | 'unpaid' }
 }
 
-/** What it tells its parent; the devnet only where it has one. */
+/** Its message to its parent; the devnet only where it has one. */
 export type Ready = {
   readonly port: number
   readonly devnet?: {
@@ -46,7 +46,7 @@ export type Ready = {
   }
 }
 
-/** What it answers to any message of its parent: CPU time since its start. */
+/** Its answer to any message of its parent: CPU time since its start. */
 export type Cpu = { readonly cpuMicros: number }
 
 type Standing = { readonly ready: Ready; stop(): Promise<unknown> }
@@ -74,7 +74,7 @@ async function startGateway({ dir }: Given): Promise<Standing> {
   return { ready: { port: Number(new URL(url).port), ...devnet }, stop }
 }
 
-/** What server/wiring/mod.ts does for devnet, with another vendor: it answers at once with one pixel. */
+/** The wiring of devnet as in server/wiring/mod.ts, with another vendor: it answers at once with one pixel. */
 async function startShop({ dir }: Given): Promise<Standing> {
   const devnet = await startDevnet({ dir: join(dir, 'devnet') })
   const log = serverLog('info')

@@ -66,7 +66,7 @@ export async function fillLedger(path: string, { rows, kind, now, since = 365, u
   for (let from = 0; from < rows; from += PORTION) {
     const end = Math.min(rows, from + PORTION)
     const numbers = `WITH RECURSIVE numbers(i) AS (SELECT ${from} UNION ALL SELECT i + 1 FROM numbers WHERE i < ${end - 1})`
-    // What has a result is as old as that is kept.
+    // A call with a result is as old as results are kept.
     const at = isEmptied
       ? `${now - since * DAY_MS} + i * ${((since - until) * DAY_MS) / rows}`
       : `${now - 31 * DAY_MS} + i % 1000`

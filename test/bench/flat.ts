@@ -143,7 +143,7 @@ async function main(): Promise<void> {
   for (const { storage } of ledgers) await storage.close()
 }
 
-/** What SQLite would read row by row. */
+/** Statements that SQLite would read row by row. */
 function listScans(path: string): void {
   const database = new Database(path, { readonly: true })
   const statements = [

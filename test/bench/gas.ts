@@ -36,7 +36,7 @@ export async function gas(): Promise<void> {
   }
 }
 
-/** What an account's transactions have used while `work` went on. */
+/** Gas that an account's transactions have used while `work` went on. */
 async function usedBy(node: World, sender: string, work: () => Promise<void>): Promise<Omit<Used, 'name'>> {
   const before = Number(await node.ask<Hex>('eth_blockNumber'))
   await work()

@@ -1,5 +1,5 @@
 /**
- * What a call costs without HTTP: `bun test/bench/in_process.ts [milliseconds of a round] [part of a name]`, or
+ * Cost of a call without HTTP: `bun test/bench/in_process.ts [milliseconds of a round] [part of a name]`, or
  * part `cpu` of the bench.
  * The app is called in a loop with 32 in flight before a vendor whose answer is scripted. Free chat, paid chat and paid
  * streams on the memory chain, by vouchers and by API keys, on SQLite and in memory, taking turns.
@@ -27,7 +27,7 @@ import { fixed, median, table, verdict } from './print.ts'
 const IN_FLIGHT = 32
 const ROUNDS = 5
 const BALANCE = 1_000_000_000_000n
-/** What a chat of 160 and 180 tokens costs by use, in base units; the gateway refuses vouchers of another sum. */
+/** Price of a chat of 160 and 180 tokens by use, in base units; the gateway refuses vouchers of another sum. */
 const CHARGE = 1_106n
 const PIECES = 50
 const TEXT = 'A fox is small, quick and red, and the snow does not trouble it. '.repeat(14)
@@ -102,7 +102,7 @@ export function cash(owner = ''): Money {
   return { chain, sign: async (offer, buyer) => chain.sign(offer, { from: walletOf(buyer), now: Date.now() }) }
 }
 
-/** What a call is charged is known beforehand, because the vendor always says the same. */
+/** The charge of a call is known beforehand, because the vendor always says the same. */
 export function vouchers(storage: Storage): Money {
   const buyers = Array.from({ length: BUYERS }, (_, index) => ({ ...voucherBuyer(buyerName(index)), charged: 0n }))
   return {

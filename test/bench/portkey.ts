@@ -61,7 +61,7 @@ export async function portkey(runtime: Runtime): Promise<Portkey | undefined> {
   return { port, child, runtime: runtime === 'node' ? `Node ${await versionOf(path)}` : `Bun ${Bun.version}` }
 }
 
-/** What has to go with each request, so that it calls `baseUrl` as it would call OpenAI. */
+/** Headers of each request, so that it calls `baseUrl` as it would call OpenAI. */
 export function portkeyHeaders(baseUrl: string): Readonly<Record<string, string>> {
   return { authorization: 'Bearer bench', 'x-portkey-provider': 'openai', 'x-portkey-custom-host': baseUrl }
 }

@@ -1,5 +1,5 @@
 /**
- * What a paid call costs Postgres:
+ * Cost of a paid call on Postgres:
  * `bun test/bench/postgres.ts [calls] [--statements] [--pooled] [--wallet] [--replicas N]`.
  * Statements, commits, WAL, CPU of the database and of this process, and the share of updates that touch no index, for
  * a chat paid by `exact` and one paid by voucher, on the memory chain before a scripted vendor. Prints, never asserts.

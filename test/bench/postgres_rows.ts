@@ -1,7 +1,7 @@
 /**
- * What a request and a report cost on Postgres however long the ledger is: `bun test/bench/postgres_rows.ts [rows...]`,
- * by default 10,000 and 1,000,000 settled calls of 2,000 wallets, spread over a year and written by `generate_series`
- * rather than through the engine: results are objects, so of calls older than a day a row is left. `--url` names a
+ * Cost of a request and of a report on Postgres however long the ledger is: `bun test/bench/postgres_rows.ts
+ * [rows...]`, by default 10,000 and 1,000,000 settled calls of 2,000 wallets, spread over a year and written by
+ * `generate_series` rather than through the engine: results are objects, so of calls older than a day a row is left. `--url` names a
  * database of its own, which is filled if it is empty. Prints medians, never asserts.
  */
 import { parseArgs } from 'node:util'

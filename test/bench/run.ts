@@ -66,7 +66,7 @@ const QUICK: Plan = {
   paidRounds: 1,
   paid: { 1: 20, 32: 160, 128: 256 },
 }
-/** What the whole may take, and a part that was named. */
+/** Time limits of the whole, and of a part that was named. */
 const WHOLE_MS = 295_000
 const PART_MS = 900_000
 const PARTNER = { challenges: 'bare Bun.serve: parses, same bytes', peer: '@x402/hono' }
@@ -207,7 +207,7 @@ function generator(): Generator {
 
 // ── a: challenges per second ────────────────────────────────────────────────────────────────────────────────────────
 
-/** What is asked for without a payment, another order each time; `gateway` is one of devnet's by name. */
+/** Requests without a payment, another order each time; `gateway` is one of devnet's by name. */
 type Quote = {
   readonly name: string
   readonly path: string

@@ -17,7 +17,7 @@ import type { Channels } from './chat_gateways.ts'
 
 const RECEIPT_MS = 5
 const PATH = '/api/v1/chat/completions'
-/** What Farebox quotes for the chat of this bench, in base units. */
+/** The quote of Farebox for the chat of this bench, in base units. */
 const PRICE = '2000'
 
 export async function voucherPeer(

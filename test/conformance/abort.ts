@@ -7,7 +7,7 @@ export const never = (): At => ({ signal: new AbortController().signal })
 export const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 /**
- * What work that was aborted while it ran came to: the reason it rejected with, `running` if it did not stop quickly,
+ * Outcome of work that was aborted while it ran: the reason it rejected with, `running` if it did not stop quickly,
  * or `made`, for a vendor may have been faster than the abort.
  */
 export async function stopped(begin: (at: At) => Promise<unknown>, reason: Error): Promise<unknown> {

@@ -7,7 +7,7 @@ import { cashHarness } from './cash_harness.ts'
 import type { ChainHarness, Forgery } from './chains.ts'
 import type { Broken } from './law.ts'
 
-/** What a harness has been told to do, for defects that show only then. */
+/** Orders that a harness was given, for defects that show only then. */
 type Past = {
   forged: Map<Payment, Forgery>
   submitted: Payment[]

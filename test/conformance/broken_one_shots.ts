@@ -6,7 +6,7 @@ import type { Broken } from './law.ts'
 import { acting, DEFECTS, onChain, onStorage, rewriting, saying, withHeader } from './gateway_defects.ts'
 import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
-/** What a one-shot endpoint is made of, sold by gateways that are each wrong in one way. */
+/** The parts of a one-shot endpoint, sold by gateways that are each wrong in one way. */
 export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
   const broken = (law: string, but: string, defect: Defect, setup: KitOptions = {}): Broken<EndpointFixture> => ({
     law,

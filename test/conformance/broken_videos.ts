@@ -8,7 +8,7 @@ const turns = async (count: number) => {
 
 type StoredJob = { readonly job: VideoJob; polls: number }
 
-/** What another instance sees as well. */
+/** State that another instance sees as well. */
 type Jobs = Map<string, StoredJob>
 
 const CLIP_URL = 'https://clips.example/'

@@ -31,7 +31,7 @@ export const chainHistories: readonly Law<ChainHarness>[] = [
   }),
 ]
 
-/** What a chain promises, its histories included. */
+/** Promises of a chain, its histories included. */
 export const everyChainLaw: readonly Law<ChainHarness>[] = [...chainLaws, ...chainHistories]
 
 async function play(h: ChainHarness, dice: Chance): Promise<void> {
@@ -99,7 +99,7 @@ async function cancel({ h }: History, sale: Sale): Promise<void> {
   sale.isCanceled = true
 }
 
-/** What was said once stays true. */
+/** An answer stays true. */
 function judge(sale: Sale, answer: Settlement | Fate): void {
   const receipt = answer.kind === 'settled' || answer.kind === 'paid' ? answer.receipt : undefined
   if (sale.receipt) {

@@ -1,4 +1,4 @@
-/** What every chain promises, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
+/** Promises of every chain, as data. Each law gets a harness of its own: nobody else's money, nonces or time. */
 import { expect } from 'bun:test'
 import type { Chain, Fate, Settlement } from '../../core/ports/mod.ts'
 import type { Terms } from '../../core/x402/offer.ts'
@@ -7,7 +7,7 @@ import { law, portLaw, type Law, type Subject } from './law.ts'
 
 export type Payer = { readonly address: string }
 export type Forgery = 'another key' | 'another domain' | 'high s' | 'too short' | 'too long'
-/** What to sign instead of what the offer says. Times are the authorization's, in seconds. */
+/** Fields to sign in place of those of the offer. Times are the authorization's, in seconds. */
 export type Signing = {
   readonly to?: string
   readonly value?: bigint
@@ -18,14 +18,14 @@ export type Signing = {
 }
 type Transfer = { readonly from: string; readonly to: string; readonly value: bigint }
 
-/** What chains without EIP-3009 spell or end in another way. */
+/** Differences of chains without EIP-3009 in spelling and expiry. */
 export type Ways = {
   /** An address that nobody holds, and how a payment to it names it. */
   readonly stranger: string
   readonly printed: string
   /** Other spellings of an address that mean the same one. */
   spellings(address: string): readonly string[]
-  /** What is nearly an address. */
+  /** Texts that are nearly addresses. */
   notAddresses(address: string): readonly string[]
   /** Payloads that are none, made from a good one. */
   malformed(payment: Payment, offer: Offer): readonly Payment['payload'][]
@@ -38,7 +38,7 @@ export type ChainHarness = {
   readonly chain: Chain
   /** 10,000 base units to a recipient that nobody else is paying. */
   readonly offer: Offer
-  /** What an authorization is used up with, and paid out of, where that is not the asset. */
+  /** Balance that an authorization uses up and is paid out of, if not the asset. */
   readonly contract?: string
   /** The chain's own time in milliseconds; blocks made from now on are not older. */
   now(): number

@@ -1,5 +1,5 @@
 /**
- * What every chat vendor promises, as data. Nothing here looks at what is said: a stand-in may answer every order with
+ * Promises of every chat vendor, as data. Nothing here looks at what is said: a stand-in may answer every order with
  * the same words.
  */
 import { expect } from 'bun:test'
@@ -17,7 +17,7 @@ export type Conduct = 'serves' | 'refuses' | 'errs' | 'breaks' | 'stalls'
 /** A vendor under law. */
 export type ChatHarness = {
   readonly vendor: ChatVendor
-  /** What its upstream calls a model. */
+  /** The upstream's name of a model. */
   readonly model: string
   /** Absent for a program that has none; it excepts the laws that need one (`withoutUpstream`). */
   readonly upstream?: {
@@ -88,7 +88,7 @@ type Merged = {
   finish: unknown
 }
 
-/** What the deltas of the first choice come to. */
+/** The deltas of the first choice, joined. */
 function merged(chunks: readonly any[]): Merged {
   const sum: Merged = { content: '', reasoning: '', calls: [], finish: null }
   for (const { delta = {}, finish_reason } of chunks.flatMap(({ choices }) => choices ?? [])) {
@@ -118,7 +118,7 @@ function messageOf(body: any): Merged {
   return { content: message.content ?? '', reasoning: message.reasoning_content ?? '', calls, finish }
 }
 
-/** What there is of an answer, whatever it says. */
+/** Parts of an answer, whatever it says. */
 const formOf = ({ content, calls, finish }: Merged) => ({
   speaks: content !== '',
   calls: calls.map(({ name }) => name),

@@ -26,7 +26,7 @@ import type { Subject } from './law.ts'
 /** A paid endpoint under test, in a gateway with all the others. */
 export type EndpointFixture = {
   readonly endpoint: Paid
-  /** What its gateway answers while the chain cannot be asked. */
+  /** Answer of its gateway while the chain cannot be asked. */
   readonly away: Away
   /** A gateway over fresh ports that sells it. */
   open(options?: KitOptions): Kit
@@ -42,7 +42,7 @@ export const isAway = ({ status, headers }: Pick<Answer, 'status' | 'headers'>):
   headers.has('payment-required'),
 ]
 
-/** What is wrong with a fixture: its endpoint, the ports below its gateway, or what the gateway says. */
+/** The defect of a fixture: its endpoint, the ports below its gateway, or what the gateway says. */
 export type Defect = {
   readonly endpoint?: (good: Paid) => Paid
   readonly wrap?: NonNullable<KitOptions['wrap']>
@@ -105,7 +105,7 @@ export async function set(subject: Subject<EndpointFixture>, options: KitOptions
   }
   async function job(by = alice.sign(challenge)): Promise<string> {
     const { status, body } = await buy({ payment: by })
-    // What is made at its vendor's place is collected by any replica's sweep: here by one that has no defect.
+    // A result that waits at its vendor is collected by any replica's sweep: here by one that has no defect.
     if (endpoint.pollUpstream)
       await gateway({
         name: subjects.gateway.name,
@@ -239,7 +239,7 @@ export async function shot(
   return { ...subjects, endpoint, away, alice, challenge, payment, requestCount, ask, buy, another, raw, sellJob }
 }
 
-/** What is sold to those who rent a number. */
+/** Products for those who rent a number. */
 const RENTING = new Set(['voice.call', 'phone.numbers.renew'])
 
 /** A person who has passed the check that a face's enrollment follows. */

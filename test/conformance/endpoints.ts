@@ -61,7 +61,7 @@ function makersThat(before: () => Promise<unknown> | undefined = () => undefined
   return { vendor, video, audio, requestCount: () => vendor.jobs.length + video.jobs.length + audio.jobs.length }
 }
 
-/** What the vendor's own URL of a result is. */
+/** The vendor's own URL of a result. */
 function madeBy({ pollUpstream, tag }: Paid): string {
   if (tag === 'audio') return TONE
   return pollUpstream ? CLIP : PIXEL
@@ -271,7 +271,7 @@ export const endpointLaws: readonly Law<EndpointFixture>[] = [
       ports: { objects: { put, get: async () => undefined, delete: async () => {} } },
     })
     const first = await collect()
-    // What waits at its vendor's place is tried again for a minute.
+    // A result that waits at its vendor is tried again for a minute.
     if (first.status === 202) await clock.advance(60_000)
     const { status, body } = first.status === 202 ? await alice.poll(await keyed(first.body.id), payment) : first
     expect([status, chain.transfers.length]).toEqual([200, 1])

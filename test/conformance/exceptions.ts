@@ -1,4 +1,4 @@
-/** What acts upon the world, or sells nothing, keeps some laws of one shots in another way. */
+/** Endpoints that act upon the world or sell nothing keep some laws of one shots in another way. */
 /**
  * Their example needs a signature of its own, or their payment moves nothing: funding_test.ts and proofs_test.ts hold
  * them to the laws that make sense.

@@ -53,7 +53,7 @@ export const acting = (change: (good: Gateway) => Partial<Gateway>): GatewayDefe
   dress: (gateway) => ({ ...gateway, ...change(gateway) }),
 })
 
-/** What gateways of every kind get wrong: how it reads, and the defect. */
+/** Defects of gateways of every kind: the name of each, and the defect. */
 export const DEFECTS = {
   wrongRange: [
     'advertises what it does not sell',

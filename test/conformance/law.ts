@@ -57,7 +57,7 @@ export function breaking<Port extends object>(
 
 type BreakingOptions<Port> = {
   readonly close?: (good: Port) => Promise<void>
-  /** What every broken adapter has besides its defect. */
+  /** Members of every broken adapter besides its defect. */
   readonly finish?: (port: Port) => Port
 }
 
@@ -65,7 +65,7 @@ type BreakingOptions<Port> = {
 let limitMs = 60_000
 export const waitLimitMs = (): number => limitMs
 
-/** Registers one test per law. A law is skipped only under its name, with a reason; a name that is no law throws. */
+/** Registers one test per law. A law is skipped only under its name, with a reason; an unknown name throws. */
 export function runLaws<T>(
   suite: string,
   laws: readonly Law<T>[],

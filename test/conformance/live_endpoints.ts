@@ -20,7 +20,7 @@ import { expectNothingRead, expectOwnerReads, strangerHears } from './public_pay
 import { type Away, awayOf } from './endpoint_fixture.ts'
 import { offerLaws } from './sale_laws.ts'
 
-/** What a buyer sends to a live endpoint; a stream is another order than a whole answer. */
+/** A buyer's order of a live endpoint; a stream is another order than a whole answer. */
 export type Order = {
   readonly path: string
   readonly body: Readonly<Record<string, unknown>>
@@ -147,7 +147,7 @@ const hello: ChatScript = async ({ stream }) =>
     : wholeAnswer()
 const isReplay = ({ status, text }: Bought): boolean => status === 402 && /PAYMENT_REPLAY|already used/.test(text)
 
-/** What a reply says about its payment: in its headers, or in the comments before the last event. */
+/** A reply's report of its payment: in its headers, or in the comments before the last event. */
 function receiptIn(
   { headers, text }: Bought,
   { isStream }: Order,

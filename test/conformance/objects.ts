@@ -1,4 +1,4 @@
-/** What every object store promises, as data. */
+/** Promises of every object store, as data. */
 import { expect } from 'bun:test'
 import type { ByteRange, Objects } from '../../core/ports/mod.ts'
 import { law, portLaw, type Law } from './law.ts'

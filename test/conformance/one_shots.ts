@@ -14,7 +14,7 @@ import { offerLaws, resultLaws } from './sale_laws.ts'
 const pollsOf = ({ isStillValid: stands }: EndpointFixture['endpoint']): number => (stands ? 1 : 0)
 
 /**
- * What is settled before its reply, and answers with nothing but its result. Every other paid endpoint may become a
+ * Endpoints that settle before the reply and answer with the result alone. Every other paid endpoint may become a
  * job.
  */
 export const isOneShot = (endpoint: Endpoint): endpoint is Inline =>
@@ -42,7 +42,7 @@ function badOrders(endpoint: Paid): {
 }
 
 const takesBodies = ({ method, methods = [method] }: Paid): boolean => methods.includes('POST')
-/** What a result may hold; undefined where that is its vendor's to say. */
+/** Schema of a result; undefined where its vendor decides. */
 const membersOf = ({ output }: Paid): readonly string[] | undefined =>
   output.properties && !output.additionalProperties ? Object.keys(output.properties) : undefined
 
@@ -137,7 +137,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
       }
       for (const more of fields) {
         const [unpaid, paid] = [await ask({ more }), await buy({ more, payment: alice.sign(challenge) })]
-        // What the path names and is not there is told to everybody.
+        // Everybody is told that the object named by the path does not exist.
         const isNowhere =
           unpaid.status === 404 ||
           (unpaid.status === 400 && Object.keys(more).every((name) => endpoint.path.includes(`{${name}}`)))
@@ -476,7 +476,7 @@ export const oneShotLaws: readonly Law<EndpointFixture>[] = [
     const gateway = restart()
     await gateway.takeOver()
     const first = await buy({ gateway })
-    // What is done once at a time waits until the dead one's turn is over.
+    // Work that is done once at a time waits until the dead one's turn is over.
     if (first.status === 503) await clock.advance(60_000)
     expect(paidness(first.status === 503 ? await buy({ gateway }) : first)).toBe('settled')
     expect(chain.transfers.length).toBe(1)

@@ -1,5 +1,5 @@
 /**
- * What a stranger can do who has read a settlement on the chain (contract 1.41): the whole authorization is public
+ * A stranger who has read a settlement on the chain (contract 1.41): the whole authorization is public
  * there, and its signature with it. What the chain does not publish is missing from the payment that he makes of it:
  * the extensions, and our own poll URLs.
  */

@@ -2,7 +2,7 @@ import { isSold, type Sold } from '../../core/endpoint/mod.ts'
 import { endpoints, type Endpoint } from '../../core/mod.ts'
 import { isFull } from '../scope.ts'
 
-/** What the engine can tell about an endpoint: two endpoints of one behaviour take the same way through it. */
+/** Traits of an endpoint that the engine sees: two endpoints of one behaviour take the same way through it. */
 function behaviourOf(endpoint: Sold): string {
   const { delivery, method, from, order, unknownFields, errorFormat, uploads } = endpoint
   const common = [delivery, method, from, order, unknownFields, errorFormat, uploads]

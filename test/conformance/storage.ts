@@ -1,5 +1,5 @@
 /**
- * What every storage promises, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on
+ * Promises of every storage, as data. Each law runs on a fresh database; `subject.open()` twice gives two handles on
  * it.
  */
 import { expect } from 'bun:test'
@@ -1566,7 +1566,7 @@ async function claimed(storage: Storage, id: string, now = T): Promise<number> {
   return tokenOf(await storage.claimSettlement(id, signed(keyOf(id)), { now, until: now + MINUTE }))
 }
 
-/** What `spendByModel` says of a call that is made without a shape, beside the numbers. */
+/** Fields of `spendByModel` for a call that is made without a shape, beside the numbers. */
 const DEMO = { gateway: 'devnet', endpoint: 'images', model: 'sketch/small', asset: ASSET } satisfies Partial<Spend>
 
 /** A settled call: `amount` is what its receipt says, `shelf` the end of its shelf life. */

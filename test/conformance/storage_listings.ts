@@ -1,4 +1,4 @@
-/** What a storage promises to those who look payments up, and the broken storages that show that each law is needed. */
+/** Promises of a storage to those who look payments up, and the broken storages that show that each law is needed. */
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import { LOST } from '../../core/payment/ledger/mod.ts'

@@ -12,7 +12,7 @@ const LEASE = 400
 /** Calls and authorizations of one game at most: they have to meet again and again. */
 const FEW = 5
 
-/** What the chain knows of an authorization. A broadcast one may land until it expires or is cancelled. */
+/** State of an authorization on the chain. A broadcast one may land until it expires or is cancelled. */
 type Coin = {
   state: 'unspent' | 'spent' | 'cancelled'
   expiresAt: number

@@ -1,4 +1,4 @@
-/** What a storage promises of calls that are stored done and paid, and the broken storages that each law refuses. */
+/** Promises of a storage for calls that are stored done and paid, and the broken storages that each law refuses. */
 import { expect } from 'bun:test'
 import { memoryStorage } from '../../adapters/storage/memory/mod.ts'
 import type { PaidWork, Storage, StoredRecord } from '../../core/ports/mod.ts'

@@ -1,4 +1,4 @@
-/** What every chain promises that sells by `upto`, as data: beside the laws of chains, which are those of `exact`. */
+/** Promises of every chain that sells by `upto`, as data: beside the laws of chains, which are those of `exact`. */
 import { expect } from 'bun:test'
 import { memoryChain } from '../../adapters/chains/evm/memory.ts'
 import { usdc } from '../../core/x402/money.ts'
@@ -6,7 +6,7 @@ import type { Chain } from '../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../core/x402/protocol.ts'
 import { law, portLaw, type Broken, type Law, type Subject } from './law.ts'
 
-/** What to sign instead of what the offer says. Times are in seconds. */
+/** Fields to sign in place of those of the offer. Times are in seconds. */
 export type UptoSigning = {
   readonly to?: string
   readonly value?: bigint

@@ -4,7 +4,7 @@ import { never, stopped, turn } from './abort.ts'
 import { law, portLaw, type Law } from './law.ts'
 
 /**
- * What becomes of a job is in its prompt, for vendors that can be told: one behind a stand-in reads these words, and
+ * The fate of a job is in its prompt, for vendors that can be told: one behind a stand-in reads these words, and
  * puts VENDOR_SAYS into all that it says of a refusal or a failure. A vendor that makes what it is asked for may make
  * these as well.
  */
@@ -28,7 +28,7 @@ async function ended(vendor: VideoVendor, handle: string): Promise<Exclude<Video
 const made = async (vendor: VideoVendor, job: VideoJob) =>
   await ended(vendor, (await vendor.submit(job, never())).handle)
 
-/** What it says of itself, its members' members included. */
+/** Its own text, its members' members included. */
 function allOf(error: unknown): string {
   const { message, stack, parts, cause } = error as Error & Partial<ApiError>
   return [String(error), message, stack, JSON.stringify(parts), String(cause)].join('\n')

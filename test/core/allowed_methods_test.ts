@@ -1,4 +1,4 @@
-/** What a path says that it allows is what it answers, for every path of the route table (contract 4.19). */
+/** A path allows exactly the methods that it answers, for every path of the route table (contract 4.19). */
 import { describe, expect, test } from 'bun:test'
 import { scriptedAudio } from '../fakes/audio.ts'
 import { scriptedChat } from '../fakes/chat.ts'

@@ -4,7 +4,7 @@ import type { Gateway, ImageVendor, Ports } from '../../core/mod.ts'
 import type { Kit } from '../kit.ts'
 
 /**
- * What befalls a process at its k-th question to the world, before that takes effect or right after: death, or an error
+ * The fault of a process at its k-th question to the world, before that takes effect or right after: death, or an error
  * that it survives.
  */
 export type Blow = { readonly at: number; readonly after: boolean; readonly kills: boolean }
@@ -63,7 +63,7 @@ export function injected(ports: Ports, { at, after, kills }: Blow) {
 const RECOVERIES = ['takeOver', 'leases', 'survival'] as const
 export type Recovery = (typeof RECOVERIES)[number]
 
-/** What a process asked until it was struck, or until its story ended. */
+/** Questions that a process asked until it was struck, or until its story ended. */
 export type Played = { readonly requests: readonly string[]; readonly isFaultInjected: boolean }
 
 /** The answer, or undefined when the process has died on it. */

@@ -1,5 +1,5 @@
 /**
- * What differs from one gateway to the next is a row: hidden endpoints, how an absent chain reads, who proves himself
+ * Differences between gateways are rows: hidden endpoints, how an absent chain reads, who proves himself
  * without paying.
  */
 import { describe, expect, test } from 'bun:test'

@@ -96,7 +96,7 @@ const JSON_TYPE = 'application/json'
 const field = fc.constantFrom('prompt', 'prompt', 'image', 'image', 'image[]', 'mask', 'n', 'size', 'model', 'other')
 const fieldValue = fc.oneof(fc.string({ maxLength: 9 }), source, fc.constant(png()), fc.uint8Array({ maxLength: 40 }))
 
-/** What arrives where this kind of order is expected: as it should be, nearly so, or not at all. */
+/** A body where this kind of order is expected: as it should be, nearly so, or not at all. */
 const contentLike = (good: fc.Arbitrary<object>): fc.Arbitrary<Sent> =>
   fc.oneof(
     { weight: 6, arbitrary: good.map((body) => ({ make: () => JSON.stringify(body), type: JSON_TYPE })) },
@@ -238,7 +238,7 @@ type World = ReturnType<typeof open>
 const seen = new Map<number, number>()
 let visits = 0
 let world = open()
-/** What a payment is signed for where the order itself has no price. */
+/** Price that a payment is signed for where the order itself has no price. */
 const elsewhere = await world.alice.ask()
 
 /** Another one now and then: the storage of tests looks at every row that it has. */

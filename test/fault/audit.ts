@@ -149,7 +149,7 @@ export function lineOf({ payer, quote, receipt, paid }: Row): Line {
 
 /**
  * Every transfer of a wallet to the seller, with its nonce: of the authorization whose event stands before it, or of
- * the signature that the proxy of `upto` was sent. What channels pay out is no wallet's.
+ * the signature that the proxy of `upto` was sent. Payouts of channels come from no wallet.
  */
 export async function paidOnChain({ rpcUrl, payTo }: Pick<Ledger, 'rpcUrl' | 'payTo'>): Promise<readonly Line[]> {
   const seller = `0x${payTo.slice(2).toLowerCase().padStart(64, '0')}`
@@ -188,7 +188,7 @@ async function uptoNonceIn(rpcUrl: string, hash: Hex): Promise<Hex | undefined> 
 
 const distance = (a: Hex, b: Hex): number => Math.abs(Number(a) - Number(b))
 
-/** What the first list has more often than the second. */
+/** Items that the first list has more often than the second. */
 export function differing(first: readonly string[], second: readonly string[]): readonly string[] {
   const rest = [...second]
   return first.filter((line) => {

@@ -32,7 +32,7 @@ export type Purchase = {
   readonly reported: Set<string>
   /** The call that delivered, and its picture's address; undefined while nothing has arrived. */
   delivered: { readonly id: string; readonly transaction: string; readonly url: string } | undefined
-  /** What no client should be told. */
+  /** Answers that no client should get. */
   readonly oddities: string[]
   /** Requests by what came back. */
   readonly answers: Map<string, number>

@@ -1,4 +1,4 @@
-/** What the ledger and the settlement contract say of channels: vouchers, deposits, claims and what was paid out. */
+/** Channels by the ledger and by the settlement contract: vouchers, deposits, claims and what was paid out. */
 import type { Pool } from 'pg'
 import { decodeEventLog, encodeFunctionData, type Hex, pad } from 'viem'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../adapters/chains/evm/node/x402_contracts.ts'
@@ -28,7 +28,7 @@ export type ChannelFacts = {
   /** Those of earlier tasks. A buyer may sign on one of them until it is corrected. */
   readonly earlier: ReadonlySet<string>
   readonly lines: readonly ChannelLine[]
-  /** What the contract has paid to the seller. */
+  /** Amount that the contract has paid to the seller. */
   readonly paidOut: bigint
   /** Deposits that buyers have signed. */
   readonly signed: readonly { readonly channelId: string; readonly amount: bigint }[]

@@ -88,7 +88,7 @@ async function played(undo: (() => unknown)[], print: (line: string) => void): P
     violations.push(law)
     print(`VIOLATION: ${law}`)
   }
-  /** What the operator types, and what comes back. */
+  /** Runs a command of the operator; resolves with its output. */
   async function farebox(...args: string[]): Promise<string> {
     const child = Bun.spawn([process.execPath, MAIN, ...args], { cwd: dir, env, stdout: 'pipe', stderr: 'pipe' })
     const [out, err] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()])

@@ -73,7 +73,7 @@ const settledOf = async (pair: Pair, { address }: PrivateKeyAccount): Promise<re
     BigInt(String(paid)),
   )
 
-/** What left the wallet, a deposit aside. */
+/** Amount that left the wallet, a deposit aside. */
 const spentBy = async (target: Target, { wallet, scheme }: Sale): Promise<bigint> =>
   MONEY - (await balanceOf(target, wallet.address)) - (scheme === 'batch-settlement' ? 2_000_000n : 0n)
 

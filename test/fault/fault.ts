@@ -29,7 +29,7 @@ export type FaultReport = Audit & {
   readonly seconds: number
   /** Messages between the gateway and the chain, and what they met. */
   readonly rpc: Readonly<Record<string, number>>
-  /** What buyers' requests came back with. */
+  /** Answers to buyers' requests. */
   readonly answers: ReadonlyMap<string, number>
   readonly alerts: readonly string[]
   /** Every gateway process that there was, and the directory of all files: both have gone. */

@@ -18,7 +18,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** What the audit says of books that somebody has spoiled; they are as before when it has said it. */
+/** Findings of the audit for books that a mistake was put into; they are mended afterwards. */
 async function spoiled({ pool, ...ledgerRows }: Ledger): Promise<Readonly<Record<string, readonly string[]>>> {
   const one = `id = (SELECT min(id) FROM calls WHERE payment_status = 'settled')`
   const textOf = async (changed: Partial<Ledger> = {}) => (await audit({ pool, ...ledgerRows, ...changed })).violations

@@ -46,7 +46,7 @@ type FixtureOptions = {
   readonly talks?: string
   /** How long a silent replica keeps its work; the gateway's own default unless told. */
   readonly leaseSeconds?: number
-  /** What it sells by; `exact` unless told. */
+  /** Its scheme; `exact` unless told. */
   readonly schemes?: readonly EvmScheme[]
   /** Whether it takes API keys; not unless told. They need channels. */
   readonly hasKeys?: boolean

@@ -12,7 +12,7 @@ import { ask, NETWORK, newKey } from '../adapters/chains/solana/solana_kit.ts'
 
 export type Payer = {
   readonly address: string
-  /** What its public client signs for an offer: version and payload. */
+  /** Its public client's payment for an offer: version and payload. */
   pay(offer: unknown): Promise<{ readonly x402Version: number }>
   /** Everything that the rail has moved out of its wallet. */
   transfers(): Promise<readonly { readonly id: string; readonly value: bigint }[]>

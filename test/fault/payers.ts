@@ -40,7 +40,7 @@ export type Payers = {
 const schemeOf = ({ accepted }: Signed): EvmScheme =>
   EVM_SCHEMES.find((scheme) => scheme === accepted.scheme) ?? 'exact'
 
-/** What a charge by this payment is known by: the nonce of an authorization, or a channel and what it was charged. */
+/** Key of a charge by this payment: the nonce of an authorization, or a channel and what it was charged. */
 export function idOf(payment: Signed): string {
   const { payload, accepted } = payment
   const scheme = schemeOf(payment)
@@ -62,7 +62,7 @@ export function endOf(payment: Signed): number {
   return deposit ? Number(deposit.validBefore) * 1000 : Number.POSITIVE_INFINITY
 }
 
-/** What the payment puts into its channel; undefined where it is no deposit. */
+/** Deposit of the payment into its channel; undefined if it brings none. */
 export function depositOf({ payload }: Signed): { readonly channelId: string; readonly amount: bigint } | undefined {
   if (payload.type !== 'deposit') return undefined
   return { channelId: payload.voucher.channelId.toLowerCase(), amount: BigInt(payload.deposit.amount) }

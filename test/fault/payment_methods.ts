@@ -21,7 +21,7 @@ type Payment = {
   readonly accepted: { readonly amount: string }
 }
 
-/** What a scene plays with: `a` dies in it, `b` lives on. */
+/** The gateways of a scene: `a` dies in it, `b` lives on. */
 type World = Ground & {
   readonly paymentMethod: PaymentMethod
   readonly a: Replica

@@ -32,11 +32,11 @@ export type Facts = {
   readonly drained: ReadonlySet<string>
   /** Nonces of everything that any buyer has ever signed. */
   readonly signed: ReadonlySet<string>
-  /** What could not be collected by whoever paid for it, and what was said instead. */
+  /** Results that their buyer could not collect, and the answer in their place. */
   readonly uncollected: ReadonlyMap<Task, string>
 }
 
-/** What one wallet that has never settled anything may have open after the reply (contract 1.47). */
+/** Limit of the amount that a wallet that never settled may have open after the reply (contract 1.47). */
 export const CAP = { calls: 2, units: 50_000n } as const
 
 export const INVARIANTS = {
@@ -169,7 +169,8 @@ export function reckon({ tasks, chain, channels, ledger, drained, signed, uncoll
   for (const { invariant, text } of channelProblems(channels)) violate(invariant, text)
   for (const row of ledger) {
     if (!isStuck(row)) continue
-    // What a drained wallet signed can still move money until it ends: until then its settlement is rightly in doubt.
+    // A signature of a drained wallet can still move money until it expires: until then its settlement is rightly in
+    // doubt.
     const isDoubtful =
       drained.has(row.payer.toLowerCase()) && row.workStatus === 'completed' && row.paymentStatus === 'settling'
     if (isDoubtful) counts.inDoubt++

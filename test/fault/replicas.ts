@@ -60,7 +60,7 @@ export type Replica = {
   stop(): Promise<number | null>
   /** Runs a command of Farebox with its settings, beside it. Resolves with what it printed. */
   command(...args: readonly string[]): Promise<string>
-  /** What it has logged at level error: alerts, for a person to see. */
+  /** Its log lines of level error: alerts, for a person to see. */
   readonly alerts: readonly string[]
   /** Of all its lives. */
   readonly pids: readonly number[]

@@ -16,7 +16,7 @@ import { storm, type StormReport } from './storm.ts'
 import { INVARIANTS, type Invariant } from './reckoning.ts'
 import { type SceneReport, videoFaults } from './videos.ts'
 
-/** What the command prints. */
+/** Output of the command. */
 function reported({
   counts,
   ledgerSum,

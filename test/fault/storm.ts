@@ -27,7 +27,7 @@ export type SceneFigures = Reckoning & {
   readonly name: string
   readonly seconds: number
   readonly alerts: number
-  /** What the buyers' requests came back with. */
+  /** Answers to the buyers' requests. */
   readonly heard: ReadonlyMap<string, number>
 }
 export type StormReport = { readonly scenes: readonly SceneFigures[]; readonly alerts: readonly string[] }
@@ -197,7 +197,7 @@ async function sendAgain(task: Task, at: Fixture['replicas'][number]): Promise<v
 
 const COUNTERPARTIES = 4
 const AT_ONCE = 10
-/** What each of them orders, in turn; the last one orders jobs. */
+/** Orders of each of them, in turn; the last one orders jobs. */
 const DRAINED_WARES: readonly (readonly Ware[])[] = [
   ['chat', 'stream'],
   ['chat by upto', 'stream by upto'],

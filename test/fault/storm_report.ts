@@ -1,4 +1,4 @@
-/** What `bun run fault` prints of a scene of weather. */
+/** The part of `bun run fault` for a scene of weather. */
 import type { SceneFigures } from './storm.ts'
 import type { Task } from './tasks.ts'
 
@@ -9,7 +9,7 @@ export function heardBy(tasks: readonly Task[]): ReadonlyMap<string, number> {
   return heard
 }
 
-/** What the command prints of a scene. */
+/** Output of the command for a scene. */
 export function reportLines({
   name,
   seconds,

@@ -8,7 +8,7 @@ type Step = 'submit' | 'clip'
 
 export type Studio = {
   readonly origin: string
-  /** What it gives for every job. */
+  /** Its result of every job. */
   readonly clip: Uint8Array
   /** Every job that it has taken is done from now on. */
   finish(): void

@@ -1,5 +1,5 @@
 /**
- * What an operator loses in an hour to fresh wallets that take whole streams and move their money away meanwhile.
+ * Loss of an operator in an hour to fresh wallets that take whole streams and move their money away meanwhile.
  * `bun test/fault/sybils.ts [--minutes=60] [--wallets=10] [--addresses=1000]` prints it with no limit on new wallets
  * together, as it was, with limits on refusals alone, and with the usual ones.
  */
@@ -30,7 +30,7 @@ type Sybils = {
 type SybilLoss = {
   readonly tried: number
   readonly taken: number
-  /** What the taken answers were quoted, and what they may have cost at most. */
+  /** Quotes of the taken answers, and the most that they may have cost. */
   readonly quoted: bigint
   readonly cost: bigint
   readonly alerts: number

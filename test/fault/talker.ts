@@ -8,7 +8,7 @@ export type Talker = {
   stop(): Promise<void>
 }
 
-/** What a buyer writes to have an answer that takes so long. */
+/** A prompt whose answer takes so long. */
 export const taking = (ms: number, about: string): string => `Take ${ms} ms for an answer to: ${about}`
 /** The numbers of the answers that stand whole in a text. Both marks of an answer come in it, the second one last. */
 export const worksIn = (text: string): readonly string[] =>

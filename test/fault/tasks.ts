@@ -1,4 +1,4 @@
-/** What a buyer is out for: orders, signatures, answers. He keeps to the contract, and writes everything down. */
+/** Tasks of a buyer: orders, signatures, answers. He keeps to the contract, and writes everything down. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Chance } from '../simulation/chance.ts'
@@ -12,7 +12,7 @@ type Kind = 'picture' | 'slow picture' | 'video' | 'chat' | 'stream' | 'one-shot
 type Sale = { readonly kind: Kind; readonly scheme: EvmScheme; readonly isTool?: true }
 
 const [EXACT, UPTO, CHANNEL] = ['exact', 'upto', 'batch-settlement'] as const
-/** What is bought, how it is paid, and whether it is ordered through `/mcp`. */
+/** The product, how it is paid, and whether it is ordered through `/mcp`. */
 const SALES = {
   picture: { kind: 'picture', scheme: EXACT },
   'slow picture': { kind: 'slow picture', scheme: EXACT },
@@ -177,7 +177,7 @@ async function step(task: Task, at: Replica, walk: Walk): Promise<void> {
   await rest()
 }
 
-/** What is shown with the next request: the fresh proof where one was asked for, else what was signed for the order. */
+/** Proof for the next request: the fresh proof where one was asked for, else what was signed for the order. */
 function paymentOf({ signed }: Task): Signed | undefined {
   return signed.at(-1)
 }
@@ -210,7 +210,7 @@ async function refused(task: Task, { heard, body, walk, rest }: Refusal): Promis
   else task.quote = BigInt(next.accepted.amount)
 }
 
-/** What a 200 brings: the answer, whole or in part, or that there is none. */
+/** The result of a 200: the answer, whole or in part, or that there is none. */
 async function read(task: Task, { text, headers, isBroken }: Heard, { payers }: Pick<Walk, 'payers'>): Promise<void> {
   const isStream = headers.get('content-type')?.startsWith('text/event-stream') === true
   const works = isJob(task) ? picturesIn(text) : worksIn(text)
@@ -304,7 +304,7 @@ async function callTool({ origin }: Replica, task: Task, { payment, poll }: Sent
   }
 }
 
-/** What the HTTP API would have said: the result of a tool has no status. */
+/** Status that the HTTP API would have given: the result of a tool has no status. */
 function heardOfTool({ result, error }: { result?: any; error?: unknown }): Heard | undefined {
   const headers = new Headers()
   if (!result) return { status: 500, headers, text: JSON.stringify(error), isBroken: false }

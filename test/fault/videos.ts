@@ -27,7 +27,7 @@ const WAIT_MS = 30_000
 const POLL_MS = 100
 const LOAD = 50
 
-/** What a scene plays with: `a` dies in it, `b` lives on. */
+/** The gateways of a scene: `a` dies in it, `b` lives on. */
 type World = Fixture & {
   readonly a: Replica
   readonly b: Replica

@@ -1,5 +1,5 @@
 /**
- * What each door of the package costs a program that bundles it: minified, gzipped, without the packages that it
+ * Size of each door of the package in a program that bundles it: minified, gzipped, without the packages that it
  * imports, which are named. `bun test/runtime/door_sizes.ts DIST` prints the table of the embedding guide.
  */
 import { rm, writeFile } from 'node:fs/promises'
@@ -48,7 +48,7 @@ async function bundle(home: string, code: string, isAlone: boolean): Promise<Pic
     throw: false,
   }).finally(() => rm(entry))
   if (!built.success) throw new Error(built.logs.map(String).join('\n'))
-  // What the entry imports statically is loaded with it; other chunks wait for a dynamic import.
+  // Static imports of the entry are loaded with it; other chunks wait for a dynamic import.
   const texts = new Map<string, string>()
   for (const output of built.outputs) texts.set(output.path.split('/').at(-1) ?? '', await output.text())
   const first = built.outputs.find(({ kind }) => kind === 'entry-point')

@@ -10,7 +10,7 @@ import * as core from '../../core/mod.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc')
 
-/** What the examples take as given. */
+/** Declarations that the examples take as given. */
 const GIVEN = `
 const clock = systemClock
 const log = consoleLog

@@ -82,7 +82,7 @@ function postgres(url: string): () => Promise<Subject<Storage>> {
   }
 }
 
-/** What the laws do not say one by one: random games with money, and the answers of the reference. */
+/** Beside the single laws: random games with money, and the answers of the reference. */
 async function compare(suite: string, make: () => Promise<Subject<Storage>>): Promise<void> {
   await report(suite, 'no buyer is charged twice in random games', async () => {
     for (const seed of [1, 2, 3]) {

@@ -1,5 +1,5 @@
 /**
- * What the README and the guides show, done: their commands exist, their output is the real one, their programs run
+ * The README and the guides, carried out: their commands exist, their output is the real one, their programs run
  * (the embedding one: package_test.ts).
  */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
@@ -149,7 +149,7 @@ test('the keys and servers that the guide names bring their vendors to life', ()
   ])
 })
 
-/** What a line of a shell sets before its command. */
+/** Variables that a line of a shell sets before its command. */
 function variablesIn(line: string): Readonly<Record<string, string>> {
   return Object.fromEntries([...line.matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))
 }
@@ -198,7 +198,7 @@ test('the lines that start a provider start it', () => {
           ...(/TWILIO/.test(line) && { TWILIO_ACCOUNT_SID: `AC${'0'.repeat(32)}` }),
         })
         if (!read.ok) return read.mistakes
-        // What devnet fills in is left out, unless the line names it.
+        // Settings that devnet fills in are left out, unless the line names it.
         const isNamed = (name: string) => line.toLowerCase().includes(name)
         const named = Object.entries(read.config.services).map(([product, choices]) => [
           product,

@@ -14,7 +14,7 @@ port = 0
 batched = { url = "${NOBODY}" }
 `
 
-/** What a devnet sells without any key. */
+/** Products of a devnet without any key. */
 export const devnetGateway = (): Kit => gatewayWith('', {}, true)
 /** A gateway for real money with the key of one vendor, and nothing else. */
 export const oneVendorGateway = (): Kit => gatewayWith(REAL, { OPENAI_API_KEY: 'sk-none' }, false)

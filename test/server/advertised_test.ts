@@ -1,4 +1,6 @@
-/** What documents, lists and errors promise is what can be bought: on a devnet, and with the key of one vendor only. */
+/**
+ * Everything that documents, lists and errors promise can be bought: on a devnet, and with the key of one vendor only.
+ */
 import { describe, expect, test } from 'bun:test'
 import { endpoints } from '../../core/products/mod.ts'
 import { isSold } from '../../core/endpoint/mod.ts'

@@ -27,7 +27,7 @@ function serve({ gateway }: Kit): string {
   return `http://127.0.0.1:${server.port}`
 }
 
-/** What `discovery <origin>` says: of the document, of each operation, and of the 402 of each paid one. */
+/** Output of `discovery <origin>`: for the document, each operation, and of the 402 of each paid one. */
 async function audit(origin: string) {
   const found = (await auditor.getOpenAPI(origin)).unwrapOr(null)
   const warnings: Warning[] = [

@@ -56,7 +56,7 @@ const SOLANA: Terms = {
   },
 }
 
-/** What a gateway may offer: each rail alone, and every order in which several are configured. */
+/** Possible offers of a gateway: each rail alone, and every order in which several are configured. */
 const METHODS: Readonly<Record<string, readonly Terms[]>> = {
   'an EVM chain': [EVM],
   Solana: [SOLANA],

@@ -67,8 +67,8 @@ export const SITES: readonly Site[] = [
 // ── the upstream ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * What the upstream does next. `streams` sends its events as they stand, and ends as it is told once the test has let
- * it go on.
+ * The next behaviour of the upstream. `streams` sends its events as they stand, and ends as it is told once the test
+ * has let it go on.
  */
 type Mood =
   | { readonly kind: 'well'; readonly finish?: string }

@@ -1,5 +1,5 @@
 /**
- * What goes wrong upstream, as callers of every surface read it: never charged, and the same signed request works once
+ * Faults upstream, as callers of every surface read them: never charged, and the same signed request works once
  * the fault is gone.
  */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
@@ -494,7 +494,7 @@ const whenAnswerStarts: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   ],
 }
 
-/** What comes before the first word. */
+/** Events before the first word. */
 const preludes: Readonly<Record<UpstreamFormat, readonly string[]>> = {
   chat: whenAnswerStarts.chat.slice(0, 1),
   responses: whenAnswerStarts.responses.slice(0, 2),

@@ -1,5 +1,5 @@
 /**
- * What the operator is told of accounts that run low: once for each change, with the address and the reason; and a
+ * Alerts for accounts that run low: once for each change, with the address and the reason; and a
  * gauge.
  */
 import { expect, test } from 'bun:test'

@@ -9,7 +9,7 @@ import { variables } from '../../server/config/file.ts'
 import { guide, guides } from '../../server/docs/guides.ts'
 import { kit, ORIGIN } from '../kit.ts'
 
-/** What the policy says beside the style. */
+/** The policy without the style. */
 const REST = "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 const ROOT = join(import.meta.dirname, '../..')
 const names = Object.keys(guides)

@@ -17,7 +17,7 @@ import { steadyHttp } from '../fault/between_blocks.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const ASK = { model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 200 }
-/** What clients commonly wait for an answer. */
+/** Time that clients commonly wait for an answer. */
 const CLIENT_TIMEOUT_MS = 30_000
 const BUYERS = 12
 

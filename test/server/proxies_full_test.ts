@@ -57,7 +57,7 @@ function ask(port: number, { servername, host }: { servername: string; host: str
   })
 }
 
-/** What a proxy makes of its own host, of another host in its own handshake, and of another handshake. */
+/** Treatment by a proxy of its own host, of another host in its own handshake, and of another handshake. */
 async function answers(port: number) {
   const own = await ask(port, { servername: NAME, host: NAME })
   const before = forwarded.length

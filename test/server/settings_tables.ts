@@ -143,7 +143,7 @@ function usual({ default: value, usual: words }: TSchema): string {
   return value === undefined ? '' : `\`${value}\``
 }
 
-/** What it does, and what it may be. */
+/** Its description, and its allowed values. */
 function described(schema: TSchema): string {
   const range = allowed(schema)
   return range === '' ? String(schema.description) : `${schema.description} ${range}`

@@ -1,4 +1,4 @@
-/** What buyers send to a process, and the rounds that a process makes by itself. */
+/** Requests of buyers to a process, and the rounds that a process makes by itself. */
 import type { Reply } from '../../core/http/reply.ts'
 import { callTool } from './mcp/calls.ts'
 import { pollUrl, requestOf } from './products.ts'

@@ -17,7 +17,7 @@ export type Run = {
   readonly seed: number
   readonly steps: number
   readonly violation: Violation | undefined
-  /** What happened, line by line; empty unless traced. */
+  /** Events, line by line; empty unless traced. */
   readonly lines: readonly string[]
 }
 

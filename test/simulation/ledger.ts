@@ -51,7 +51,7 @@ export type Ledger = {
   /** How a call is called in traces. */
   nameOf(id: string): string
   row(id: string): Call | undefined
-  /** What a poll asks for. */
+  /** Amount that a poll asks for. */
   dueOf(id: string): bigint
   /** Transaction in which an authorization moved money. */
   moved(key: string): string | undefined
@@ -62,7 +62,7 @@ export type Ledger = {
   violate(law: LawName, text: string): void
   random(bytes: number): Uint8Array
 
-  // What processes and the chain do, as it happens.
+  // Events of processes and of the chain, in order.
   opened(opened: Opened, authorization: Authorization, at: { cap?: Pick<Cap, 'observed'> }): Opened
   claiming(actor: Actor | undefined, id: string): void
   claimed(claim: Claim, request: { id: string; offered: Authorization | undefined; at: { now: number } }): Claim
@@ -144,7 +144,10 @@ export function ledgerRows(world: World): Ledger {
     if (keys.size > 1) violate('onePayment', `${[...keys].map(nameOfKey).join(' and ')} both paid for ${nameOf(id)}`)
   }
 
-  /** What its payer has landed was free again, because the call that it served is lost: it pays for the next one. */
+  /**
+   * The authorization that its payer has landed was free again, because the call that it served is lost: it pays for
+   * the next one.
+   */
   function rebind(id: string, key: string): void {
     payments.get(own.get(key) ?? '')?.delete(key)
     own.set(key, id)
@@ -331,7 +334,8 @@ export function ledgerRows(world: World): Ledger {
       claims.set(given.payment, { call: id, requestedAt: at.now })
       const before = handed.get(given.key) ?? id
       const paid = before === id ? undefined : row(before)
-      // What was refused for that call is free again, and another authorization may have paid for it since.
+      // The authorization that was refused for that call is free again, and another authorization may have paid for it
+      // since.
       const payer = paid?.receipt && (transfers.get(paid.receipt.transaction)?.key ?? given.key)
       if (paid?.paymentStatus === 'settled' && payer === given.key)
         violate('oneCall', `${key} has paid for ${nameOf(before)}, and is handed out for ${nameOf(id)}`)
@@ -486,11 +490,11 @@ export function ledgerRows(world: World): Ledger {
 const isOfNothing = ({ charge, receipt, paymentStatus }: Call): boolean =>
   paymentStatus === 'settled' && charge === 0n && receipt?.transaction === '' && receipt.amount === '0'
 
-/** What was used, where the call says so; never more than the quote. */
+/** Amount used, where the call says so; never more than the quote. */
 const isPriceOf = ({ charge, quote }: Call, { value }: MemoryTransfer): boolean =>
   value === (charge ?? quote) && value <= quote
 
-/** What a wallet that has never settled anything may have open after the reply (contract 1.47). */
+/** Limit of the amount that a wallet that never settled may have open after the reply (contract 1.47). */
 const STRANGERS = { calls: 2, units: 50_000n } as const
 
 function givenBy(claim: Claim, offered: Authorization | undefined): Authorization | undefined {

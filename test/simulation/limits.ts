@@ -37,7 +37,7 @@ export function limited({ spentInDay, newWallets }: RunLimits, { storage, clock 
   return { controls: control, newWallets: { gateway: newWallets, address: newWallets, streamed: newWallets } }
 }
 
-/** What the operator has closed: to wallets, and to everybody. */
+/** Closed by the operator: to wallets, and to everybody. */
 export type Closing = { readonly blocked: readonly string[]; readonly isClosed: boolean }
 
 export const OPEN: Closing = { blocked: [], isClosed: false }
@@ -90,7 +90,7 @@ export function limitLaws({ limits, isJudged, now, step, row, violate }: Judging
     return !isEnded && call.createdAt > at - HOUR_MS
   }
 
-  /** What a process has opened counts at once, what others have settled once an order comes after it. */
+  /** Calls opened by this process count at once; calls settled by others count once an order comes after them. */
   function judgeDay(call: Call, actor: Actor): void {
     const { from } = periodOf('day', call.createdAt)
     let sum = 0n

@@ -1,4 +1,4 @@
-/** What buyers of the model buy, and the requests that they send. */
+/** Products that buyers of the model buy, and their requests. */
 import { drainMicrotasks } from 'bun:jsc'
 import { peek } from 'bun'
 import { pollKey } from '../../core/identity/poll_urls.ts'
@@ -6,7 +6,7 @@ import type { Reply } from '../../core/http/reply.ts'
 import type { Gateway, Offer } from '../../core/mod.ts'
 
 /**
- * What is sold: `fast` answers inline where it can, `slow` is always a job; `talk` and `stream` are answered before
+ * The products: `fast` answers inline where it can, `slow` is always a job; `talk` and `stream` are answered before
  * their money has moved.
  */
 export type Product = {

@@ -78,7 +78,7 @@ const THEME_FLAGS = [
   'mcp',
 ] as const
 
-/** What part of all histories a theme has. Those of channels take several times as long. */
+/** Share of all histories of a theme. Those of channels take several times as long. */
 const SHARES: readonly (readonly [flags: readonly string[], share: number])[] = [
   [['--plain'], 0.415],
   [['--limits'], 0.06],

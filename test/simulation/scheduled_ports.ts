@@ -16,7 +16,7 @@ import type {
 type Ask = <T>(label: string, run: () => Promise<T>) => Promise<T>
 type AskStorage = <T>(label: string, run: (inner: Storage) => Promise<T>) => Promise<T>
 
-/** What is told as it happens, not when its answer arrives. */
+/** Events that are told as they happen, not when the answer arrives. */
 export type StorageHooks = {
   opened(opened: Opened, authorization: Authorization, at: { cap?: Pick<Cap, 'observed'> }): Opened
   /** Before it is asked. */

@@ -31,7 +31,7 @@ export type Actor<Signed> = {
   readonly name: string
   readonly kind: 'post' | 'poll' | 'maintain' | 'claim' | 'start'
   readonly process: Process
-  /** What it pays with, and the call that it polls. */
+  /** Its payment, and the call that it polls. */
   readonly signed?: Signed
   readonly call?: string
   readonly gone: AbortController
@@ -83,14 +83,14 @@ export type Scheduler<Signed> = {
     actor: Pick<Actor<Signed>, 'name' | 'kind' | 'process' | 'signed' | 'call'>,
     work: (actor: Actor<Signed>) => Promise<Reply | undefined>,
   ): Actor<Signed>
-  /** What can go on. */
+  /** Tasks that can go on. */
   ready(): readonly (Item<Signed> | Wait<Signed>)[]
   release(which: Item<Signed> | Wait<Signed>): void
   /** The earliest moment for which anybody waits. */
   nextWait(): number | undefined
   /**
-   * What was asked and not yet done is lost, or done all the same: at once by a storage that dies with its process,
-   * else any time.
+   * Work that was asked for and not yet done is lost, or done all the same: at once by a storage that dies with its
+   * process, else any time.
    */
   crash(process: Process, options: { readonly isSingle: boolean }): void
   hangUp(actor: Actor<Signed>): void
@@ -101,11 +101,11 @@ export type Scheduler<Signed> = {
 type SchedulerOptions<Signed> = {
   readonly isTraced: boolean
   /**
-   * What runs is known by the asynchronous context in which it was started, for requests that wait for one answer
-   * together and go on at once. It takes time, so others are known by what was released last.
+   * The running process is known by the asynchronous context in which it was started, for requests that wait for one
+   * answer together and go on at once. It takes time, so others are known by what was released last.
    */
   readonly isMixed?: boolean
-  /** What is done, or not, when its process dies: questions whose label begins so. */
+  /** Work that is done, or not, when its process dies: questions whose label begins so. */
   readonly writes: RegExp
   replied(actor: Actor<Signed>, reply: Reply): void
   failed(actor: Actor<Signed>, error: Error): void

@@ -1,6 +1,6 @@
 /**
- * What outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run that is
- * on.
+ * State that outlives a run, and gateways of the real core, built for each run, whose ports ask the world of the run
+ * that is on.
  */
 import { evmFamily } from '../../adapters/chains/evm/family.ts'
 import { type MemoryChain, memoryChain } from '../../adapters/chains/evm/memory.ts'
@@ -31,8 +31,8 @@ import type { Fleet } from './upgrades/fleet.ts'
 import type { World } from './world.ts'
 
 /**
- * What the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it remembers
- * anything.
+ * Products that the buyers of the model buy; a gateway is used for many runs, so it may sell nothing for which it
+ * remembers anything.
  */
 const ENDPOINTS = [...images, ...calls]
 /** Chat remembers deadlines, so that its gateways are made anew for each run. */

@@ -7,7 +7,7 @@ import { openStore, type Store } from './stores.ts'
 
 const SEED = 7
 const SEEDS = Array.from({ length: 16 }, (_, index) => index + 1)
-/** What the reconciler, and a process that takes over from one that crashed, ask of a storage. */
+/** Questions to a storage of the reconciler, and of a process that takes over from one that crashed. */
 const PATHS = [
   / tends #\d+: unsettled/,
   / tends #\d+: lostCalls/,

@@ -26,7 +26,7 @@ export type Signed = {
   readonly product: Product
   readonly identity: Identity
   readonly expiresAt: number
-  /** What it is for, in base units. */
+  /** Its amount, in base units. */
   readonly amount: string
   /** Moves what the gateway has sent it for. */
   moves?: () => Promise<unknown>
@@ -60,7 +60,7 @@ type Parts = {
   limited: number
   /** Whether the vendor fails this time. */
   fails(): boolean
-  /** What a chat answer costs, in base units. */
+  /** Price of a chat answer, in base units. */
   charge(): bigint
   crash(process: Process): void
   /** `isStarted`: by its fleet; otherwise the newest version starts. */
@@ -277,7 +277,7 @@ export function createWorld(setup: Setup, seed: number, { isTraced }: { isTraced
       const before = cash.transfers.length
       if (signed.moves) void signed.moves()
       else cash.submit(signed.payment)
-      // What is charged by use is settled, which takes promises; no process runs meanwhile.
+      // Calls charged by use are settled, which takes promises; no process runs meanwhile.
       if (signed.moves) drainMicrotasks()
       noteTransfer(by, signed, before)
     },

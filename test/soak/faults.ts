@@ -1,5 +1,5 @@
 /**
- * What happens to the gateways of a soak every ten minutes. Nothing ends the first replica on Postgres or the gateway
+ * Faults of the gateways of a soak, one every ten minutes. Nothing ends the first replica on Postgres or the gateway
  * on SQLite: their memory is that of the whole run.
  */
 import { setTimeout as pause } from 'node:timers/promises'

@@ -6,7 +6,7 @@ import { heapStats } from 'bun:jsc'
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** What a gateway says of itself. Sizes in bytes, delays in milliseconds since the line before. */
+/** Figures of a gateway about itself. Sizes in bytes, delays in milliseconds since the line before. */
 export type Probe = {
   readonly pid: number
   readonly heap: number
@@ -37,7 +37,7 @@ function watch(file: string, periodMs: number): void {
     nextAt = now + periodMs
     const sorted = delays.toSorted((a, b) => a - b)
     delays = []
-    // What nobody needs any more is no leak.
+    // Memory that is free to collect does not count as a leak.
     Bun.gc(true)
     const { heapSize, objectCount, objectTypeCounts } = heapStats()
     const probe: Probe = {

@@ -1,4 +1,4 @@
-/** What is written down each minute of a soak. */
+/** The figures of each minute of a soak. */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Replica } from '../fault/replicas.ts'

@@ -37,7 +37,7 @@ export type Town = {
 
 type TownOptions = { readonly seed: number; readonly buyers: number; readonly probeMs: number }
 
-/** What it starts is in `undo`, to be ended from the last to the first. */
+/** Everything that it starts is in `undo`, to be ended from the last to the first. */
 export async function town(undo: (() => unknown)[], { seed, buyers, probeMs }: TownOptions): Promise<Town> {
   const films = studio()
   undo.push(() => films.stop())

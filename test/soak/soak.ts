@@ -20,9 +20,9 @@ type SoakOptions = {
 type SoakReport = {
   readonly samples: readonly Sample[]
   readonly faults: readonly string[]
-  /** What buyers met that they should not, with the minute. */
+  /** Answers that buyers should not have met, with the minute. */
   readonly oddities: readonly string[]
-  /** What `farebox reconcile` said of each ledger. */
+  /** Output of `farebox reconcile` for each ledger. */
   readonly reconciled: Readonly<Record<string, string>>
 }
 

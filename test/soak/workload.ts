@@ -1,4 +1,4 @@
-/** What buyers of a soak do, at a steady rate: purchases by every scheme, calls by keys, and what costs nothing. */
+/** Buyers of a soak, at a steady rate: purchases by every scheme, calls by keys, and what costs nothing. */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Chance } from '../simulation/chance.ts'
 import type { Replica } from '../fault/replicas.ts'
@@ -57,7 +57,7 @@ type Ended = {
   readonly left: number
   /** Milliseconds of unpaid quotes. */
   readonly quotes: readonly number[]
-  /** What no buyer should meet while there is no fault, at most twenty a time. */
+  /** Answers that no buyer should meet while there is no fault, at most twenty a time. */
   readonly oddities: readonly string[]
 }
 

@@ -33,7 +33,7 @@ export type ActiveCalls = {
   isFromStorage(error: unknown): boolean
 }
 
-/** What the verbs below are given. */
+/** Parts that the verbs below are given. */
 type Working = {
   /** The storage, watched for outages. */
   readonly storage: Storage

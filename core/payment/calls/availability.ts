@@ -13,7 +13,7 @@ export type Availability = {
   readonly alerts: { lastAt: number }
   /** Writes that wait for storage. */
   readonly waiting: ReadonlyMap<string, unknown>
-  /** What storage threw. */
+  /** The error that storage threw. */
   readonly thrown: WeakSet<object>
   answeredAt: number | undefined
   outage: { readonly since: number; readonly until: number } | undefined

@@ -18,7 +18,7 @@ export type Calls = CallVerbs & {
   readonly prepaid?: PrepaidCalls | undefined
 }
 
-/** What the gateways of one process know of their calls together, because they share a storage. */
+/** State of the calls of all gateways of one process, because they share a storage. */
 export type SharedCalls = {
   /** The settlements under way in this process, each with its worker. */
   readonly claims: Map<string, string>
@@ -96,5 +96,5 @@ const engineStorage = (storage: Storage, verbs: CallVerbs): Storage =>
     close: storage.close,
   }) satisfies Decided as Storage
 
-/** What is optional has to be decided too. */
+/** Optional members have to be decided too. */
 type Decided = { readonly [Verb in keyof Required<Storage>]: Storage[Verb] | undefined }

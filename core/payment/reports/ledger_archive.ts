@@ -124,7 +124,7 @@ async function writeSegment({ storage, store, clock }: Archiving, archiveMs: num
     if (calls.length > 0 && file?.calls.length !== calls.length)
       throw new Error(`the archive did not keep ${key}: nothing was deleted`)
   }
-  // What the store gives back, and nothing else, may leave the ledger.
+  // Only rows that the store gives back may leave the ledger.
   const ids = file?.calls.map(({ id }) => id) ?? []
   if (file) {
     const data = { segment, calls: ids.length, sha256: file.sha256 }

@@ -110,7 +110,7 @@ export type UnprovenContext = {
   hashOf(address: string): Promise<string>
 }
 
-/** What a process knows of a gateway's new wallets, and of those that are not new. */
+/** Memory of a process of a gateway's new wallets, and of those that are not new. */
 export type KnownWallets = {
   fullUntil: number
   checkedAt: number

@@ -1,4 +1,7 @@
-/** What any vendor may do to any protocol: each adapter goes through the one HTTP module, and through nothing else. */
+/**
+ * Anything that a vendor may do to any protocol: each adapter goes through the one HTTP module, and through nothing
+ * else.
+ */
 import { describe, expect, test } from 'bun:test'
 import { makerOf, protocolsOf } from './lib/protocols.ts'
 import { calm, drip, flood, FOX, ODD_REPLIES, outcome, setup, standIn, until } from './lib/provider_kit.ts'

@@ -1,6 +1,5 @@
 /**
- * What every provider says of itself must be complete and true: its settings, its secrets, what it needs, and what it
- * serves.
+ * The manifest of every provider is complete and true: its settings, its secrets, its needs, and its products.
  */
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
@@ -39,7 +38,7 @@ function portsOf(steps: (() => unknown)[] = []): ProviderPorts {
   }
 }
 
-/** What an operator could have set. */
+/** Settings that an operator could have written. */
 function exampleOf({ settings }: Manifest): Values {
   const example = (pattern: string) =>
     ['https://api.example', `AC${'7'.repeat(32)}`, `0x${'7'.repeat(40)}`, 'US', 'word', 'a-1'].find((text) =>

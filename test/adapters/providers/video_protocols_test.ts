@@ -1,4 +1,7 @@
-/** What any vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at all. */
+/**
+ * Anything that a vendor may do to any video protocol: a queue that answers oddly, loses jobs, or does not answer at
+ * all.
+ */
 import { describe, expect, test } from 'bun:test'
 import { POLL_TIMEOUT_MS, SUBMIT_TIMEOUT_MS } from '../../../adapters/providers/lib/video_provider.ts'
 import { CLIP } from '../../fakes/videos.ts'

@@ -43,7 +43,7 @@ test('backups that are made under load and restored have every payment that was 
     restoreSqlite(backup, target)
     const { settled, claimed, paid } = readLedger(target)
     const onChain = new Set(readFileSync(chain, 'utf8').split('\n').filter(Boolean))
-    // What was answered is there; what is there was paid; what the chain has and the backup does not was paid later.
+    // Answered calls are there; calls that are there were paid; payments that only the chain has came later.
     differences += [...before].filter((id) => !settled.has(id)).length
     differences += [...settled].filter((id) => !onChain.has(id)).length
     const forgotten = [...onChain].filter((id) => !settled.has(id) && !claimed.has(id))

@@ -32,7 +32,7 @@ export const RELEASES: readonly Release[] = [
   },
 ]
 
-/** What a release is found by if one of its migrations was edited. */
+/** The key of a release, which differs if one of its migrations was edited. */
 export function digestOf(steps: readonly Migration[]): string {
   return createHash('sha256')
     .update(JSON.stringify(steps.map(({ name, sql }) => [name, sql])))
@@ -133,7 +133,7 @@ async function fill(storage: Storage): Promise<void> {
   await storage.hit({ key: 'free', limit: 5, windowMs: DAY_MS }, 3, T)
 }
 
-/** What the verbs that read answer, as JSON. */
+/** Answers of the verbs that read, as JSON. */
 async function answersOf(storage: Storage): Promise<unknown> {
   const all = { since: 0, until: T + DAY_MS, limit: 99 }
   const listed = await storage.listCalls(all)

@@ -241,7 +241,7 @@ test('sqlite storage: after a flush that failed nothing is written or said to be
   await expect(write(() => steps.push(1))).rejects.toThrow('EIO')
   await expect(write(() => steps.push(2))).rejects.toThrow('EIO')
   await expect(read(() => 'row')).rejects.toThrow('EIO')
-  // What is absent too: /readyz asks for a row that is not there.
+  // An absent row too: /readyz asks for a row that is not there.
   await expect(read(() => undefined)).rejects.toThrow('EIO')
   expect(steps).toEqual([1])
 })
@@ -454,7 +454,7 @@ test('schema.ts and the migrated tables agree', () => {
   const there = database
     .query<{ name: string }, []>("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
     .all()
-  // What SQLite alone remembers, and counts again where it is missing.
+  // Sums that SQLite alone remembers, and counts again where they are missing.
   const all = ['buyers_by_day', ...tables.map(({ name }) => name)]
   expect(there.map(({ name }) => name)).toEqual(all.sort())
   for (const { name, key, fields } of tables) {

@@ -1,4 +1,4 @@
-/** What a client of MPP does with the offer of a 402: it takes the challenge, and signs what that prescribes. */
+/** A client of MPP takes the challenge of a 402 and signs the payment that it prescribes. */
 import { evmCharge, nonceOf } from '../../../adapters/chains/evm/charge.ts'
 import { solanaCharge } from '../../../adapters/chains/solana/charge.ts'
 import { type Challenge, type ChargeMethod, decodeUrl, endOf } from '../../../core/mpp/mod.ts'
@@ -28,7 +28,7 @@ export const solanaChargeClient = clientOf(solanaCharge, (challenge, { payload: 
   payload: { type: 'transaction', transaction },
 }))
 
-/** What a challenge leaves no choice of. Nothing for an offer without one. */
+/** Fields that a challenge prescribes. Nothing for an offer without one. */
 export function prescribed(offer: Offer): { readonly nonce?: string; readonly validBefore?: bigint } {
   const challenge = challengeOf(offer)
   return challenge ? { nonce: nonceOf(challenge), validBefore: BigInt(endOf(challenge) ?? 0) } : {}

@@ -86,7 +86,7 @@ export const evmScheme =
     }
   }
 
-/** What the operator of this chain spends from now on. */
+/** Gas that the operator of this chain spends from now on. */
 export async function gasOf({
   world,
   network,

@@ -19,7 +19,7 @@ export type LawGateway = {
   readonly scheme: Scheme
   readonly gateway: Gateway
   readonly storage: Storage
-  /** What was counted, such as `opened`, `completed` and `settled`. */
+  /** Counters, such as `opened`, `completed` and `settled`. */
   readonly counted: Readonly<Record<string, number>>
   /** How many answers the vendor has begun. */
   answers(): number
@@ -34,7 +34,7 @@ export type LawGateway = {
   rule(rules: Partial<Rules>): Promise<void>
   /** Work that no request waits for has ended. */
   idle(): Promise<void>
-  /** What the chain does instead of settling, for the next attempt or from now on. */
+  /** Behaviour of the chain in place of settling, for the next attempt or from now on. */
   readonly faults: Faults
   /** Time passes for the gateway, and its maintenance runs: in another process where `isDead`. */
   later(ms: number, isDead?: boolean): Promise<void>

@@ -64,7 +64,7 @@ async function ledgerOf({ storage }: LawGateway, payer?: string): Promise<readon
   return await storage.listCalls({ ...at, ...(payer !== undefined && { payer }) })
 }
 
-/** What the ledger says was paid is with the seller, and nothing else is. */
+/** The seller has the amount that the ledger says was paid, and nothing else. */
 async function expectPaid(law: LawGateway, calls: number): Promise<void> {
   const settled = (await ledgerOf(law)).filter(({ paymentStatus }) => paymentStatus === 'settled')
   expect(settled.length).toBe(calls)
@@ -201,7 +201,7 @@ export const promises: Readonly<Record<RunName, Check>> = {
     for (const forged of await law.scheme.forged(victim.address, await law.offers(body)))
       await law.order(body, forged, STRANGER)
     expect(await statusesOf(law, victim)).toEqual([200, 200, 429])
-    // What was bought above is two thirds of what the gateway may sell in a day.
+    // The purchases above are two thirds of what the gateway may sell in a day.
     const sold = (await ledgerOf(law)).reduce((sum, { receipt }) => sum + BigInt(receipt?.amount ?? 0), 0n)
     const price = BigInt((await law.offer(body)).amount)
     const usd = Number(sold + price * 2n) / 1e6

@@ -5,7 +5,7 @@ import type { WayToPay as Configured } from '../../../server/config/payment_meth
 /** MPP comes with `exact` that we settle ourselves, and API keys with `batch-settlement`, whatever the network. */
 export type WayToPay = Configured | 'evm/charge' | 'solana/charge' | 'evm/keys'
 
-/** What is promised of every way to pay. The tests of `promises.ts` have these names. */
+/** Promises of every way to pay. The tests of `promises.ts` have these names. */
 export const PROMISES = {
   identity: 'a wallet is who has signed this payment',
   published: 'what the chain publishes reads nothing',
@@ -48,7 +48,7 @@ export type Buyer = {
   readonly address: string
   /** A good payment for the offer, another one each time: nonces, and salts where a scheme has them, are fresh. */
   pay(offer: Offer): Promise<Payment>
-  /** What a client signs for its next purchase, by what the receipt of the one before says; `pay` unless it differs. */
+  /** Signs the next purchase of a client, by the receipt of the one before; `pay` unless it differs. */
   payNext?(offer: Offer, receipt: Readonly<Record<string, any>> | undefined): Promise<Payment>
   /** The money leaves the wallet, as its owner's own transfer would have it. */
   drain(): Promise<void>
@@ -65,11 +65,11 @@ export type Scheme = {
   buyer(calls: number, price: bigint): Promise<Buyer>
   /** Payments in the name of a wallet by a stranger who has none of its keys, but money and everything public. */
   forged(victim: string, offers: readonly Offer[]): Promise<readonly Payment[]>
-  /** What a client takes from a 402, if not its offers of x402. */
+  /** The part of a 402 that a client reads, if not its offers of x402. */
   read?(offers: readonly Offer[], headers: Headers): readonly Offer[]
   /** The headers that pay, if not those of x402. */
   headers?(payment: Payment): Readonly<Record<string, string>>
-  /** What the seller has: in its own account, and in contracts that pay nobody else without its word. */
+  /** Balance of the seller: in its own account, and in contracts that pay nobody else without its word. */
   received(): Promise<bigint>
   /** The node, or the service that settles, does not answer; or does again. */
   outage(isOn: boolean): void

@@ -1,5 +1,5 @@
 /**
- * What buyers of each scheme on EVM sign, and what thieves do: nothing is checked here, and every field may be
+ * Signatures of buyers of each scheme on EVM, and of thieves: nothing is checked here, and every field may be
  * somebody else's.
  */
 import { type Hex, keccak256, toHex } from 'viem'

@@ -1,4 +1,4 @@
-/** What strangers tried to have for nothing, and what a buyer must not pay for. */
+/** Attempts of strangers to have something for nothing, and failures that a buyer must not pay for. */
 import { describe, expect, test } from 'bun:test'
 import { demoSearch } from '../../../server/devnet/demo/search.ts'
 import { chatPieces, chunk, DONE, streamAnswer, USAGE, usageChunk, wholeAnswer } from '../../fakes/chat.ts'

@@ -155,7 +155,7 @@ test('a body that contains a key is refused before anybody gets it; a mistyped o
     const text = await response.text()
     expect([response.status, text.includes(key), orders]).toEqual([400, false, 0])
   }
-  // What stands around it hides no key: JSON writes a new line before it as \n, and may write its digits as \u0073.
+  // The text around a key does not hide it: JSON writes a new line before it as \n, and may write its digits as \u0073.
   for (const text of [`it is\n${KEY}`, `_${KEY}_`, `${KEY}0`])
     expect([(await subject.ask(saying(text))).status, orders]).toEqual([400, 0])
   const headers = { authorization: `Bearer ${KEY}`, 'content-type': 'application/json' }
@@ -295,7 +295,7 @@ describe('the routes of keys', () => {
       channel: { payer: other.payer.address, available: '0.100000' },
     })
     expect(await (await subject.ask(paid(payment), { path: deposit, headers: {} })).json()).toEqual(first)
-    // What was refused before is known at once.
+    // A key that was refused before is known at once.
     expect((await subject.ask(SKY, { headers })).status).toBe(200)
   })
 

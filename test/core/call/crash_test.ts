@@ -13,7 +13,7 @@ import {
   unlessDead,
 } from '../fault_injection.ts'
 
-/** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
+/** The program of a buyer without an answer: it sends the same request again, and polls where it is told to. */
 async function insist(
   { clock }: Kit,
   alice: Buyer,
@@ -39,7 +39,7 @@ async function insist(
 
 type Story = {
   readonly options?: KitOptions
-  /** What happens to the process that will die. A broken-off request answers undefined. */
+  /** The fate of the process that will die. A broken-off request answers undefined. */
   tell(
     kit: Kit,
     alice: Buyer,

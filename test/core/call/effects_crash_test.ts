@@ -1,6 +1,6 @@
 /**
- * What acts upon the world under kill -9 and failing answers: nothing is done twice, nothing is paid twice, and what
- * was paid for is had.
+ * Effects on the world under kill -9 and failing answers: nothing is done twice, nothing is paid twice, and every paid
+ * result is delivered.
  */
 import { describe, expect } from 'bun:test'
 import { type Actors, actors, BRIDGE, LINE, rentTo } from '../../actors.ts'
@@ -47,7 +47,7 @@ const stories: Readonly<Record<string, Story>> = {
   },
 }
 
-/** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
+/** The program of a buyer without an answer: it sends the same request again, and polls where it is told to. */
 async function insist({ clock }: Kit, send: (pollUrl?: string) => Promise<Answer>): Promise<Answer> {
   const trail: unknown[] = []
   let pollUrl: string | undefined

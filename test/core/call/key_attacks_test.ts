@@ -20,7 +20,7 @@ const VIDEOS = '/api/v1/videos/generations'
 
 type Subject = Awaited<ReturnType<typeof selling>>
 
-/** What the ledger says was paid. */
+/** Amount paid, by the ledger. */
 const chargesOf = async ({ calls }: Subject): Promise<bigint> =>
   (await calls()).reduce((sum, { receipt }) => sum + BigInt(receipt?.amount ?? 0), 0n)
 
@@ -113,7 +113,7 @@ test('a node that does not answer is 503 and charges nothing, and the key is ser
   let isAway = false
   const subject = await selling(undefined, { views: (balance) => (isAway ? [] : [[balance, 0n], [0n, 0n], [0n]]) })
   isAway = true
-  // What was read a moment ago covers the call.
+  // The balance that was read a moment ago covers the call.
   expect((await subject.ask(SKY)).status).toBe(200)
   await subject.clock.advance(600_000)
   const refused = await subject.ask(SKY)

@@ -130,7 +130,7 @@ test('charges of a key that are stored together are each charged once, whichever
     expect([seed, await subject.channel()]).toMatchObject([seed, { charged, reserved: 0n }])
     expect([seed, charged >= CHARGE * BigInt(served)]).toEqual([seed, true])
     away.is = false
-    // What is left buys on.
+    // The rest buys on.
     expect([seed, (await subject.ask(SKY)).status]).toEqual([seed, 200])
   }
   expect([lost > SEEDS, lost < SEEDS * 12]).toEqual([true, true])

@@ -27,7 +27,7 @@ type Selling = {
   readonly storage?: Storage
   readonly takesKeys?: boolean
   readonly costs?: ChannelCosts
-  /** What the node says of the channel, after these refunds; nothing while it does not answer. */
+  /** The node's answer about the channel, after these refunds; nothing while it does not answer. */
   readonly views?: (balance: bigint, refunded: readonly bigint[]) => Views | Promise<Views>
 } & Pick<NonNullable<Parameters<typeof table>[1]>, 'name' | 'inlineMs' | 'vendor' | 'video' | 'controls'>
 

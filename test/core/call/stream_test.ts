@@ -9,7 +9,7 @@ import { COMPLETIONS, SKY, slowChain, STREAM, table } from './stream_kit.ts'
 const FREE = 'nvidia/gpt-oss-120b'
 const never = new Promise<never>(() => {})
 
-/** What the reply says about its payment. */
+/** The payment report of the reply. */
 const settledness = ({ headers }: { headers: Headers }) => [
   headers.get('x-payment-settled'),
   headers.get('x-payment-settle-error-class'),

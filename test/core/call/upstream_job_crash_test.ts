@@ -16,7 +16,7 @@ import {
 
 type At = { readonly gateway: Gateway; readonly payment: Payment }
 
-/** What happens to the process that will be struck, and the fewest questions that it asks. */
+/** The fate of the process that will be struck, and the fewest questions that it asks. */
 type Story = { least: number; tell(cinema: Cinema, alice: Buyer, at: At): Promise<void> }
 const stories: Readonly<Record<string, Story>> = {
   'an order, and the poll that collects and pays': {
@@ -47,7 +47,7 @@ const stories: Readonly<Record<string, Story>> = {
   },
 }
 
-/** What a buyer's program does who got no answer: sends the same request again, and polls where it is told to. */
+/** The program of a buyer without an answer: it sends the same request again, and polls where it is told to. */
 async function insist({ clock }: Cinema, alice: Buyer, { gateway, payment }: At): Promise<Answer> {
   const trail: unknown[] = []
   let pollUrl: string | undefined

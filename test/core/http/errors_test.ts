@@ -88,7 +88,7 @@ describe('every 503 has Retry-After (contract 3.25)', () => {
       ]),
     )
     for (const [, retry] of found) expect(retry).toMatch(/^[1-9]\d*$/)
-    // What says when by itself is not overruled.
+    // An error with its own retry time keeps it.
     expect(errorReply(new ApiError('BUSY', { headers: { 'retry-after': '10' } }), 'chat').headers['retry-after']).toBe(
       '10',
     )

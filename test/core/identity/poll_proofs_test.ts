@@ -1,4 +1,4 @@
-/** What may prove a wallet to a poll: a closed list. */
+/** Proofs of a wallet to a poll: a closed list. */
 import { expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'

@@ -42,7 +42,7 @@ export function offerIn(challenge: Challenge): Offer {
   }
 }
 
-/** What a client signs for a challenge. */
+/** A client's credential for a challenge. */
 export function payCharge(
   chain: MemoryChain,
   challenge: Challenge,

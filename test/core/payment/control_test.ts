@@ -1,4 +1,4 @@
-/** What an operator changes at run time: who may buy, how much, at what margin, and whether anything is sold. */
+/** Controls of an operator at run time: who may buy, how much, at what margin, and whether anything is sold. */
 import { describe, expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { scriptedVendor } from '../../fakes/images.ts'

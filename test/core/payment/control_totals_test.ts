@@ -1,4 +1,4 @@
-/** What gateways have spent: the sums that storage keeps, and the settlements since. */
+/** Spending of gateways: the sums that storage keeps, and the settlements since. */
 import { expect, test } from 'bun:test'
 import * as fc from 'fast-check'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'

@@ -1,6 +1,6 @@
 /**
- * What may be open of one wallet: while its balance cannot be read, right after a purchase, and before it has ever paid
- * (contract 1.47, 1.46).
+ * Limits of one wallet's open amount: while its balance cannot be read, right after a purchase, and before it has ever
+ * paid (contract 1.47, 1.46).
  */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'

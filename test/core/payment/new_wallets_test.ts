@@ -1,4 +1,4 @@
-/** What wallets that have not paid yet may have open and leave unpaid, together. */
+/** Limits of the open and the unpaid amounts of all wallets that have not paid yet. */
 import { describe, expect, test } from 'bun:test'
 import { memoryChain } from '../../../adapters/chains/evm/memory.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'

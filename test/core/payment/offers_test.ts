@@ -1,4 +1,4 @@
-/** What a gateway of several rails asks for, and in what order it judges what it gets. */
+/** Offers of a gateway of several rails, and the order in which it judges payments. */
 import { expect, test } from 'bun:test'
 import { offersOf } from '../../../core/payment/offers.ts'
 import { timeouts } from '../../../core/payment/timeouts.ts'

@@ -47,7 +47,7 @@ for (const endpoint of representatives(verse)) {
 }
 
 for (const endpoint of endpoints) {
-  // What is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the
+  // A job that is held upstream settles by polls alone, whoever has left: two of the defects cannot show there, and the
   // others show on the pictures, as do those of music.
   if (endpoint.kind === 'sold' && endpoint.delivery !== 'stream' && !isOneShot(endpoint) && endpoint.tag === 'images')
     runBroken(endpoint.name, endpointLaws, brokenEndpoints(endpoint))

@@ -19,7 +19,7 @@ type Route = { readonly method: string; readonly path: string; readonly price: s
 const written: readonly Route[] = routes
 const CONTRACT = join(import.meta.dir, '../../../core/CONTRACT.md')
 
-/** What we serve beside the contract, and where it is documented. */
+/** Routes that we serve beside the contract, and where it is documented. */
 const ADDITIONS: Readonly<Record<string, string>> = {
   'GET /api/v1/calls/{id}': 'polls of any call (contract 1.24)',
   'GET /api/v1/images/image2image/{id}': 'the poll of an edit, where its envelope points (contract 5.3)',
@@ -140,7 +140,7 @@ describe('a route, called without a wallet', () => {
     })
   }
 
-  /** What a route of this price answers without a payment, to an order of its own example. */
+  /** Status of a route of this price without a payment, to an order of its own example. */
   async function answered({ method, path, price }: Route): Promise<Answer> {
     const { gateway, ports } = whole()
     const found = router(gateway.endpoints).match(method, filled(path))
@@ -176,7 +176,7 @@ describe('a route, called without a wallet', () => {
     async (_, price, route) => {
       const { status, headers, body } = await answered(route)
       if (price === 'free') {
-        // What follows an order, a call or a check that nobody made is not there; it asks for no payment either.
+        // A path that follows an order, a call or a check that nobody made answers 404, without asking for a payment.
         expect([200, 400, 404]).toContain(status)
         expect(headers.has('payment-required')).toBe(false)
         expect(body.routes).toBeUndefined()

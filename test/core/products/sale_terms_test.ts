@@ -1,6 +1,6 @@
 /**
- * What every sale has in common, read off the endpoints themselves: how long it may take, what it costs at least, when
- * it checks.
+ * Terms that every sale has in common, read off the endpoints themselves: how long it may take, what it costs at least,
+ * when it checks.
  */
 import { expect, test } from 'bun:test'
 import { scriptedAudio } from '../../fakes/audio.ts'

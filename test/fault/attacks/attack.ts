@@ -1,11 +1,11 @@
-/** What an attack is, and what its row of the table says. */
+/** An attack, and its row of the table. */
 import type { Target, TargetOptions } from './target.ts'
 
 export type Outcome = {
   readonly tried: number
   /** How many of the tries were refused, or cost the operator no more than its settings say. */
   readonly refused: number
-  /** What the figures behind it are. */
+  /** Meaning of the figures behind it. */
   readonly note: string
 }
 

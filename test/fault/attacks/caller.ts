@@ -15,7 +15,7 @@ export type Order = At & { readonly path: string; readonly body: Readonly<Record
 type At = { readonly host?: string; readonly ip?: string }
 
 const MESSAGES = [{ role: 'user', content: 'Tell me what costs money.' }]
-/** What is for sale, by how it is delivered. */
+/** Products for sale, by how it is delivered. */
 export const ORDERS = {
   chat: { path: '/api/v1/chat/completions', body: { model: CHAT_MODEL, messages: MESSAGES, max_tokens: 100 } },
   byUse: { path: '/api/v1/chat/completions', body: { model: BY_USE_MODEL, messages: MESSAGES, max_tokens: 100 } },
@@ -101,7 +101,7 @@ export const newAccount = (): PrivateKeyAccount => privateKeyToAccount(generateP
 const slotOf = (address: string, slot: bigint | Hex): Hex =>
   keccak256(`0x${pad(address.toLowerCase() as Hex).slice(2)}${pad(toHex(BigInt(slot))).slice(2)}`)
 
-/** What transfers of the token would have made of it. */
+/** Balance that transfers of the token would have made of it. */
 export const setBalance = (target: Target, address: string, value: bigint): Promise<unknown> =>
   target.chain('anvil_setStorageAt', [target.asset, slotOf(address, 1n), pad(toHex(value))])
 
@@ -157,7 +157,7 @@ export async function transactions(target: Target): Promise<readonly Transaction
 
 type Spent = { readonly sent: number; readonly reverted: number; readonly gas: bigint; readonly wei: bigint }
 
-/** What the gateways' own accounts have sent, and what it cost them. */
+/** Transactions of the gateways' own accounts, and their cost. */
 export async function spentBy(target: Target, accounts: readonly Hex[] = target.relayers): Promise<Spent> {
   const own = new Set(accounts.map((each) => each.toLowerCase()))
   let spent: Spent = { sent: 0, reverted: 0, gas: 0n, wei: 0n }
@@ -197,7 +197,7 @@ function publishedIn(words: readonly string[], accepted: Offer): Payment {
   return { x402Version: 2, accepted, payload: { signature, authorization } } as Payment
 }
 
-/** What the settlement contract holds for a channel. */
+/** Balance that the settlement contract holds for a channel. */
 export async function channelBalance(target: Target, id: Hex): Promise<bigint> {
   const data = encodeFunctionData({ abi: batchSettlementAbi, functionName: 'channels', args: [id] })
   const words = await target.chain<Hex>('eth_call', [{ to: BATCH_SETTLEMENT, data }, 'latest'])

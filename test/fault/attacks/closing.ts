@@ -21,7 +21,7 @@ import type { Target } from './target.ts'
 
 const CLOSE = `${KEYS}/close`
 const BUYERS = 4
-/** What a wallet of `funded` had before its deposit. */
+/** Balance of a wallet of `funded` before its deposit. */
 const MONEY = 4_000_000n
 
 const buy = (target: Target, key: Key, number: number): Promise<Answer> =>

@@ -109,7 +109,7 @@ async function sellsOn(target: Target, table: string): Promise<Outcome> {
   }
 }
 
-/** What a proxy adds to a request that it forwards to the host name of its configuration. */
+/** Headers that a proxy adds to a request that it forwards to the host name of its configuration. */
 const FORWARDED = [{ 'x-forwarded-for': '203.0.113.66' }, { forwarded: 'for=203.0.113.66' }, { via: '1.1 proxy' }]
 
 /** A start in the wrong folder, with one key of a vendor and nothing else, to which a proxy sends the buyers. */

@@ -34,7 +34,7 @@ import { COIN_PRICE, ON_SOLANA, type Target } from './target.ts'
 
 const DEPOSIT = 2_000_000n
 const worthOf = (wei: bigint): bigint => (wei * BigInt(COIN_PRICE) * 1_000_000n) / 10n ** 18n
-/** What the operator has paid for gas, less what it has charged: the loss of an hour, since budgets are of an hour. */
+/** Gas that the operator has paid, less its charges: the loss of an hour, since budgets are of an hour. */
 const lossOf = (wei: bigint, charged = 0n): string =>
   `${usdc(worthOf(wei) > charged ? worthOf(wei) - charged : 0n)} USDC lost an hour`
 /** Gas that a gateway pays in an hour for one wallet, by the usual settings (`channel_gas_per_wallet`). */

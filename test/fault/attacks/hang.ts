@@ -7,9 +7,9 @@ import { pay } from './take.ts'
 import type { Target } from './target.ts'
 
 const BUYERS = 6
-/** What a request sent again takes at most, whatever happened before (contract 1.90). */
+/** Longest time of a request that is sent again, whatever happened before (contract 1.90). */
 const ANSWER_MS = 10_000
-/** What common clients wait for the answer that they have paid for. */
+/** Time that common clients wait for the answer that they have paid for. */
 const CLIENT_MS = 30_000
 /** A settlement that another replica had begun is left to it for 45 seconds, since that one may live. */
 const REPLICAS_MS = 60_000

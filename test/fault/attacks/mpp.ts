@@ -208,7 +208,9 @@ async function changed(target: Target): Promise<Outcome> {
   return { tried, refused: tried - Math.min(tried, taken + work + gas), note }
 }
 
-/** What a customer bought by MPP, for whoever has what the chain published, its idempotency key and its job's id. */
+/**
+ * A customer's purchase by MPP, for a thief who has the published transaction, the idempotency key and the job's id.
+ */
 async function readBought(target: Target): Promise<Outcome> {
   const victim = await walletWith(target, 50_000_000n)
   const thief = await walletWith(target, 50_000_000n)

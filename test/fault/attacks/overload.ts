@@ -6,7 +6,7 @@ import type { Attack, Outcome } from './attack.ts'
 import { ATTACKER, CUSTOMER, type Order, ORDERS, post } from './caller.ts'
 import type { Target } from './target.ts'
 
-/** What a quote may take while somebody else is a burden, on a machine that is busy with both. */
+/** Longest time of a quote while somebody else is a burden, on a machine that is busy with both. */
 const LIMIT_MS = 2_000
 const PROBES = 20
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
@@ -96,7 +96,7 @@ async function uploads(target: Target): Promise<Outcome> {
         `content-type: application/json\r\ncontent-length: ${UPLOAD.announced}\r\n\r\n`,
     )
     sockets.push(socket)
-    // What is refused is not read to its end.
+    // A body that is refused is not read to its end.
     await Promise.race([new Promise((sent) => void socket.write(body, sent)), pause(3_000)])
   }
   const outcome = await probed(target, LARGE)

@@ -25,7 +25,7 @@ type Sale = { readonly order: Order; readonly payment: Payment; readonly id: str
 
 const GOODS: readonly Order[] = [ORDERS.chat, ORDERS.image].flatMap((order) => [order, atSecond(order)])
 
-/** What a customer buys, whole and paid. Their ids are the operator's to know. */
+/** A customer's purchases, whole and paid. Only the operator knows their ids. */
 async function sales(target: Target, scheme: Scheme): Promise<{ victim: PrivateKeyAccount; sold: readonly Sale[] }> {
   const victim = await walletWith(target, 100_000_000n)
   const bought: Omit<Sale, 'id'>[] = []
@@ -74,7 +74,7 @@ async function polled(
     for (const payment of await forge(target, { ...sale, victim })) {
       const urls = [`/api/v1/calls/${sale.id}`, `/api/v1/calls/${sale.id}?key=${'0'.repeat(32)}`]
       const answers: Answer[] = []
-      // What can be paid with would buy an answer of its own.
+      // A payment that is still good would buy an answer of its own.
       const reply = isPayable ? undefined : await post(target, sale.order, payment)
       if (reply) answers.push(reply)
       if (typeof reply?.body?.poll_url === 'string') urls.push(reply.body.poll_url)
@@ -92,7 +92,7 @@ async function polled(
 
 const atOf = ({ host }: Order) => (host === undefined ? {} : { host })
 
-/** What calldata and claims publish of a payment: everything that was signed. */
+/** Fields that calldata and claims publish of a payment: everything that was signed. */
 const published: Forge = async (_, { payment: { x402Version, accepted, payload } }) => [
   structuredClone({ x402Version, accepted, payload }),
 ]

@@ -1,4 +1,4 @@
-/** What strangers have left on the chain for a database that is lost and written again from it. */
+/** Traces that strangers have left on the chain for a database that is lost and written again from it. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { decodeFunctionData, encodeFunctionData, type Hex, toHex } from 'viem'

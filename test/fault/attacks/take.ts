@@ -22,14 +22,17 @@ import {
 } from './caller.ts'
 import type { Target } from './target.ts'
 
-/** What new wallets together may have open and leave unpaid in an hour: half a dollar, a quarter from one address. */
+/**
+ * Limit of the amounts that new wallets together may have open and leave unpaid in an hour: half a dollar, a quarter
+ * from one address.
+ */
 const NEW_WALLETS = { gateway: 500_000n, address: 250_000n }
 const NEW_WALLETS_SETTINGS = `
 new_wallets_usdc = "0.5"
 new_wallets_usdc_per_address = "0.25"
 new_wallets_streamed_usdc = "0.2"
 `
-/** What one wallet may, before it has paid anything. */
+/** Limit of one wallet, before it has paid anything. */
 const UNPAID_OF_ONE = NEW_WALLET_LIMIT.worth
 const DEPOSIT = 2_000_000n
 

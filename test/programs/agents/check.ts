@@ -1,4 +1,4 @@
-/** What one client is tried with, and what came of it. */
+/** Checks of one client, and their outcome. */
 import type { Client, Ran } from './agents.ts'
 import type { Room, Seen, Target } from './room.ts'
 

@@ -35,7 +35,7 @@ console.log(
 )
 console.log('|---|---|---|---|---|---|')
 for (const client of chosen) {
-  // What a gateway pays in gas for the keys of one wallet has an end, so each client has a devnet of its own.
+  // Gas for the keys of one wallet is limited, so each client has a devnet of its own.
   const room = await openRoom()
   try {
     for (const way of WAYS) {

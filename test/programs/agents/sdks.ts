@@ -8,7 +8,7 @@ import type { Client, Setup } from './agents.ts'
 const MODEL = 'farebox/echo'
 const TOOL = 'list_directory'
 const DESCRIPTION = 'Lists the files of a folder.'
-/** What the tool answers, whatever it is asked. */
+/** Answer of the tool, whatever it is asked. */
 const FILES = 'README.md, src'
 const SCHEMA = { type: 'object' as const, properties: { path: { type: 'string' } }, required: ['path'] }
 

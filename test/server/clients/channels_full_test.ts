@@ -99,7 +99,7 @@ async function claimAll(): Promise<bigint> {
   return claimed
 }
 
-/** What the settlement contract has done since the chain began, and in how many transactions. */
+/** Events of the settlement contract since the chain began, and in how many transactions. */
 async function eventsOfContract() {
   const logs = await node().getLogs({ address: BATCH_SETTLEMENT, fromBlock: 0n })
   const named = parseEventLogs({ abi: batchSettlementAbi, logs }) as readonly { eventName: string }[]

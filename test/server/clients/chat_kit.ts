@@ -57,7 +57,7 @@ export async function checkoutAt(url: string) {
     return BigInt(await rpc<Hex>(rpc_url, 'eth_blockNumber', []))
   }
 
-  /** What left the buyer since a block: amounts in order, and their transactions. */
+  /** Transfers of the buyer since a block: amounts in order, and their transactions. */
   async function transfersSince(start: bigint) {
     type Log = {
       readonly blockNumber: Hex

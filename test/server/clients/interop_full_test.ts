@@ -90,7 +90,7 @@ const order = (body: unknown) => ({
   body: JSON.stringify(body),
 })
 
-/** What left the buyer while `work` ran, and what it came to. */
+/** Amount that left the buyer while `work` ran, and its result. */
 async function watched<T>(work: () => Promise<T>): Promise<{ answer: T; spent: bigint }> {
   const before = await payer.balance()
   const answer = await work()

@@ -1,4 +1,4 @@
-/** What the makers' own clients show of a key that does not pay, and that they do not ask again. */
+/** The makers' own clients show the error of a key that does not pay, and do not ask again. */
 import { afterAll, describe, expect, test } from 'bun:test'
 import Anthropic from '@anthropic-ai/sdk'
 import { GoogleGenAI } from '@google/genai'
@@ -62,7 +62,7 @@ async function thrownBy(call: Promise<unknown>): Promise<{ readonly status: unkn
   throw new Error('the call was answered')
 }
 
-/** What a call may cost, in base units: a key that is used up is told. */
+/** Highest price of a call, in base units: a key that is used up is told. */
 async function quoteOf(call: Call): Promise<bigint> {
   const { url } = await served(undefined, { balance: 1n })
   const { message } = await thrownBy(call(url, KEY))

@@ -27,7 +27,7 @@ const order = (more: object = {}, headers: Record<string, string> = {}): Request
   body: JSON.stringify({ model: 'farebox/echo', messages: [{ role: 'user', content: 'hello' }], ...more }),
 })
 
-/** What the offer of `exact` asks for an order, in base units. */
+/** Amount of the `exact` offer for an order, in base units. */
 async function quoted(): Promise<bigint> {
   const quote = await fetch(`${url}/api/v1/chat/completions`, order())
   const { accepts } = (await quote.json()) as { accepts: readonly { scheme: string; amount: string }[] }

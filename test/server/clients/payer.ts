@@ -63,7 +63,7 @@ const TRANSFER_WITH_AUTHORIZATION = {
 const CANCEL_AUTHORIZATION = { CancelAuthorization: [field('address', 'authorizer'), field('bytes32', 'nonce')] }
 
 /**
- * What is signed other than the offer asks for; `as` signs in the payer's place, `domain` replaces the token's name.
+ * Signed fields that differ from the offer; `as` signs in the payer's place, `domain` replaces the token's name.
  */
 export type Twist = {
   readonly authorization?: Partial<Authorization>

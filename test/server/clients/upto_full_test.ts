@@ -25,7 +25,7 @@ const ERC20 = parseAbi([
 const { onDisk, startWith } = startedGateways()
 let running: Running
 let payer: Payer
-/** What the first test has paid. */
+/** Amount that the first test has paid. */
 let first = 0n
 
 beforeAll(async () => {

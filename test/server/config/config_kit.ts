@@ -1,4 +1,4 @@
-/** What a configuration is read as, or refused for. */
+/** A configuration as it is read, or its mistakes. */
 import type { Service, Values } from '../../../adapters/providers/manifest.ts'
 import { type Config, parseConfig } from '../../../server/config/mod.ts'
 import type { Environment } from '../../../server/config/settings.ts'

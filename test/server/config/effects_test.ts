@@ -1,4 +1,4 @@
-/** What acts upon the world is off until it is named, and then needs all of its keys. */
+/** Products that act upon the world are off until they are named, and then need all of their keys. */
 import { describe, expect, test } from 'bun:test'
 import { type Config, parseConfig, realVendors } from '../../../server/config/mod.ts'
 import { offByDefault } from '../../../server/config/services/reports.ts'

@@ -23,7 +23,7 @@ function mistakes(toml: string, env: Environment): readonly string[] {
   return read.ok ? [] : read.mistakes
 }
 
-/** What is broken, the file, the environment, and every mistake. */
+/** Name of the case, the file, the environment, and every mistake. */
 const BROKEN: readonly (readonly [string, string, Environment, readonly string[]])[] = [
   ['no value', 'port =\n', {}, ['farebox.toml:1:7: Invalid TOML document: invalid value']],
   ['an open quote', `port = 1\nhost = "0.0.0.0\n${GATEWAY}`, ENV, ['farebox.toml:2:16: Invalid TOML document: ']],

@@ -148,7 +148,7 @@ async function send(
   return rpc<Receipt>(url, 'eth_sendRawTransactionSync', [raw])
 }
 
-/** What the token would answer; `time` pretends the block's clock. */
+/** Answer of the token; `time` pretends the block's clock. */
 function ask(
   data: Hex,
   { to = DEVNET_ASSET as Hex, from = seller as Hex, time = undefined as bigint | undefined } = {},

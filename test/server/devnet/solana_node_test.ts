@@ -60,7 +60,7 @@ async function world() {
 
 const wallet = (seed: number) => createKeyPairSignerFromPrivateKeyBytes(new Uint8Array(32).fill(seed))
 
-/** What the official client sends: the fee payer's signature is missing. */
+/** Transaction of the official client: the fee payer's signature is missing. */
 async function halfSigned(
   buyer: KeyPairSigner,
   {

@@ -377,7 +377,7 @@ describe('the proxy of upto', () => {
     await reader().waitForTransactionReceipt({ hash: await walletOf(account).writeContract(request as never) })
   }
 
-  /** What the payer signs: up to 500 to the seller, moved by the relayer. */
+  /** The payer's signature: up to 500 to the seller, moved by the relayer. */
   async function signed(payer: PrivateKeyAccount, nonce: bigint, deadline = FAR) {
     const permit = { permitted: { token: DEVNET_ASSET as Address, amount: 500n }, nonce, deadline }
     const witness = { to: seller.address, facilitator: relayer.address, validAfter: 0n }

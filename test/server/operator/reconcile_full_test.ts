@@ -87,7 +87,7 @@ test('reconcile agrees with the chain, and names what a restored older backup ha
     ])
     const [booked] = await storage.findCalls(transaction, 1)
     expect(booked).toMatchObject({ gateway: 'base', endpoint: 'recovered', paymentStatus: 'settled', payer })
-    // What has paid for the recovered call opens no other one.
+    // The payment of the recovered call opens no other call.
     const key = `${booked?.asset}/${payer.toLowerCase()}/${nonce}`
     const now = node.now()
     const authorization = { key, payer, payment: {} as never, offer: offerTo(harness.config.payTo), expiresAt: now + 9 }

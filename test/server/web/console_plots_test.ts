@@ -1,4 +1,4 @@
-/** What the console's plots draw from the sums of the API. */
+/** The console's plots from the sums of the API. */
 import { expect, test } from 'bun:test'
 import { byName, measured, timesOf } from '../../../server/web/pages/console/plot_data.ts'
 import type { Series } from '../../../server/web/pages/console/api.ts'

@@ -48,7 +48,7 @@ const chat = async (key: string): Promise<Response> =>
     body: JSON.stringify({ model: 'farebox/echo', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 50 }),
   })
 
-/** What the page shows under a name of its balance, in dollars. */
+/** Text of the page under a name of its balance, in dollars. */
 const figure = async (page: Page, name: string): Promise<string> =>
   String(
     await page

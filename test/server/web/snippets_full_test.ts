@@ -38,7 +38,7 @@ function snippet(id: string, category: string, { name, chain }: { name: string; 
   return all.find(([title]) => title === name)?.[1] ?? ''
 }
 
-/** What the code prints. Packages are those of this repository. */
+/** Output of the code. Packages are those of this repository. */
 async function output(command: readonly string[], { buyer }: Chain): Promise<string> {
   const env = { PATH: process.env.PATH ?? '', WALLET_KEY: buyer.private_key }
   const child = Bun.spawn([...command], { cwd: ROOT, env, stdin: 'ignore', stdout: 'pipe', stderr: 'pipe' })

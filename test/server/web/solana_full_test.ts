@@ -63,7 +63,7 @@ describe('the playground of a Solana gateway', () => {
         payments.add(payment)
         stale ||= payment
         if (payment !== stale) return await route.continue()
-        // What the gateway answers once the blockhash of the first payment has ended.
+        // The gateway's answer once the blockhash of the first payment has ended.
         const { 'payment-signature': _, ...headers } = route.request().headers()
         const demand = await (await fetch(route.request().url(), { headers })).json()
         return await route.fulfill({ status: 402, json: { ...(demand as object), code: 'PAYMENT_BLOCKHASH_STALE' } })

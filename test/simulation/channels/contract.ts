@@ -59,7 +59,7 @@ export type Contract = {
   gift(channelId: Hex, amount: bigint): void
   balanceOf(owner: Hex): bigint
   escrow(channelId: Hex): Escrow
-  /** What a view answers, or what a transaction would do, on top of a block. */
+  /** Result of a view, or of a transaction, on top of a block. */
   call(call: ContractCall, block: Block): { readonly ok: boolean; readonly data: Hex }
   /** Anybody's transaction at the head of the chain. `from` matters to withdrawals only. */
   send(call: ContractCall, from?: Hex): Mined
@@ -83,7 +83,7 @@ const FUNCTIONS = new Map(
   abi.flatMap((item) => (item.type === 'function' ? [[toFunctionSelector(item) as string, item] as const] : [])),
 )
 
-/** What was simulated is sent next. */
+/** The simulated transaction is sent next. */
 const decodedBefore = boundedMap<Decoded>(100)
 
 export function decodedCall(data: Hex): Decoded {
@@ -97,7 +97,7 @@ export function decodedCall(data: Hex): Decoded {
   return decoded
 }
 
-/** What a payer signs to have tokens taken into a channel. */
+/** A payer's signature to have tokens taken into a channel. */
 export function depositDigest(deposit: {
   readonly payer: Hex
   readonly amount: bigint
@@ -222,7 +222,7 @@ export function createContract(): Contract {
   }
 }
 
-/** What was claimed, and what refunds have sent to their payers; each moves its channel's refund nonce. */
+/** Claimed amounts, and amounts that refunds have sent to their payers; each moves its channel's refund nonce. */
 function eventsBetween(before: State, after: State): Omit<ChainLog, 'transactionHash'>[] {
   return [...after.escrows].flatMap(([id, escrow]) => {
     const was = before.escrows.get(id) ?? NONE

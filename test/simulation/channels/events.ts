@@ -23,7 +23,7 @@ type Habits = {
 export function habitsOf({ chance, isRough }: World): Habits {
   const often = <T>(...of: readonly T[]): T => chance.pick(of)
   const rough = (weight: number) => (isRough ? weight : 0)
-  // What is rare comes often in the runs that are about it.
+  // Rare events are frequent in the runs that are about them.
   const theme = often(undefined, undefined, 'withdrawals', 'refunds', 'backups')
   const more = (name: string, weight: number, ...usual: readonly number[]) =>
     theme === name ? weight : often(...usual)
@@ -142,7 +142,7 @@ async function heard(reply: Reply, gone: AbortSignal): Promise<Reply> {
   }
 }
 
-/** What a client signs next, by what it believes: with a deposit where the balance is too low. */
+/** A client's next voucher, by the state that it believes: with a deposit where the balance is too low. */
 function signNext(
   world: World,
   client: Client,
@@ -221,7 +221,7 @@ function pollSomehow(world: World, habits: Habits): void {
   poll(world, process, { id, signed: signNext(world, client, product, { ...habits, amount: dueOf(world, id) }) })
 }
 
-/** What the 402 of a poll asks for. */
+/** Amount of the 402 of a poll. */
 export function dueOf(world: World, id: string): bigint {
   const { charge = null, quote = 1n, paymentStatus } = world.ledger.row(id) ?? {}
   return charge === null || charge === 0n || paymentStatus === 'settled' ? quote : charge

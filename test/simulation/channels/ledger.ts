@@ -1,4 +1,4 @@
-/** What truly happened to channels in a run, kept apart from the storage, and the laws by which it is read. */
+/** The true history of channels in a run, kept apart from the storage, and the laws by which it is read. */
 import { peek } from 'bun'
 import { DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
 import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
@@ -74,7 +74,7 @@ export type ChannelLedger = {
   row(id: string): Call | undefined
   opener(id: string): Signed | undefined
   isLive(id: string): boolean
-  /** What was charged for a call. */
+  /** Charge of a call. */
   moveOf(id: string): Pick<Move, 'due'> | undefined
   violate(law: LawName, text: string): void
   random(bytes: number): Uint8Array
@@ -116,9 +116,9 @@ export function channelLedger(world: World): ChannelLedger {
   const moveOfCall = new Map<string, Move>()
   /** By key: the call for which the payment was handed out, and what it is to be charged. */
   const handed = new Map<string, { readonly call: string; readonly charge: bigint | undefined; readonly at: number }>()
-  /** What was charged by what a restored storage had forgotten, and the chain had not. */
+  /** Charges that a restored storage had forgotten, and the chain had not. */
   const adopted = new Map<Hex, bigint>()
-  /** What was charged in vain: it was not claimed before a withdrawal. */
+  /** Charges in vain: not claimed before a withdrawal. */
   const forfeited = new Map<Hex, bigint>()
   const chargedBefore = new Map<Hex, bigint>()
   const mostCharged = new Map<Hex, bigint>()
@@ -161,7 +161,7 @@ export function channelLedger(world: World): ChannelLedger {
   function note({ id, payer }: Pick<Call, 'id' | 'payer'>, key: string, payment: Payment): void {
     if (calls.has(id)) return
     const opener = world.byHeader(btoa(JSON.stringify(payment)))
-    // What a backup has forgotten was spent, and a claim has published, buys what it still allows.
+    // A voucher that a backup has forgotten and a claim has published still buys the rest that it allows.
     const isForgotten = wasRestored && world.published.size > 0
     if (opener && opener.holder !== opener.client.buyer && !isForgotten)
       violate('ownVoucher', `${opener.holder} orders with ${opener.name}, which ${opener.client.buyer} has signed`)
@@ -184,7 +184,7 @@ export function channelLedger(world: World): ChannelLedger {
   const titleOfAddress = (address: string): string =>
     world.clients.find(({ config }) => config.payer === lower(address))?.name ?? address
 
-  /** What a claim publishes of the channels of others, a thief reads. */
+  /** A thief reads the vouchers that a claim publishes of the channels of others. */
   function publish({ data }: { readonly data: Hex }): void {
     if (!world.rule.isThief || world.published.has(data)) return
     world.published.add(data)
@@ -298,7 +298,7 @@ export function channelLedger(world: World): ChannelLedger {
     const { quote, charge: due } = row(id) ?? {}
     const amount = BigInt(signed.payment.accepted.amount)
     const wasPaid = (paidAt.get(id) ?? Number.POSITIVE_INFINITY) < began
-    // Whoever polls another's call is no buyer of it, and a deposit that another key than the payer's has signed proves
+    // Whoever polls another's call is not its buyer, and a deposit that another key than the payer's has signed proves
     // no wallet, not even to a call of the one who sends it.
     if (calls.get(id)?.opener?.holder !== signed.holder || hasForeignDeposit(signed)) return
     if (wasPaid && (amount === quote || amount === due))

@@ -15,7 +15,7 @@ import type { LawName } from './ledger.ts'
 import { CHANNELS_VIEW, claimRowsOf, digests, lowered, WITHDRAWALS_VIEW } from './contract.ts'
 import { AUTHORIZER } from './keys.ts'
 
-/** What the adapter of channels stands on. */
+/** Ports of the adapter of channels. */
 export type Backing = {
   readonly rpc: Pick<Rpc, 'request'>
   readonly reads: Pick<Reads, 'view'>
@@ -30,9 +30,9 @@ export type ChannelRule = {
   readonly load?: number
   /** Somebody tries to read, take and drain. */
   readonly isThief?: boolean
-  /** What the thief tries most, by the name of the event; each run has its own unless told. */
+  /** The thief's most frequent attempt, by the name of the event; each run has its own unless told. */
   readonly trick?: string
-  /** What a process may pay for one wallet in an hour; plenty in most runs unless told. */
+  /** Limit of a process for one wallet in an hour; plenty in most runs unless told. */
   readonly gasPerWallet?: bigint
   readonly timeouts?: Partial<Timeouts>
   readonly backing?: (backing: Backing) => Backing
@@ -226,7 +226,7 @@ export const channelFlags: readonly ChannelRule[] = [
   },
 ]
 
-/** What claims more than the first hundred channels is refused. */
+/** A claim of more than the first hundred channels is refused. */
 const claimedBefore = new WeakMap<Backing, number>()
 async function firstBatch(backing: Backing, call: Parameters<Relayer['send']>[0], now: number) {
   const { functionName, args } = decodeFunctionData({ abi, data: call.data })

@@ -88,9 +88,9 @@ type Parts = {
   readonly ledger: ChannelLedger
   /** A thief makes more of them. */
   readonly clients: Client[]
-  /** What a thief knows. */
+  /** Knowledge of a thief. */
   readonly loot: Voucher[]
-  /** What was sent to the chain, mined or not. */
+  /** Transactions that were sent to the chain, mined or not. */
   readonly published: Set<Hex>
   readonly signed: Signed[]
   readonly isSingle: boolean
@@ -99,7 +99,7 @@ type Parts = {
   /** Processes crash, and storage may come back from a backup: what was being answered may be given away. */
   readonly isRough: boolean
   readonly claimAbove: bigint
-  /** What a process may pay for the deposits and refunds of one wallet in an hour. */
+  /** Limit of a process for the deposits and refunds of one wallet in an hour. */
   readonly gasPerWallet: bigint
   /** Broadcast, not mined, not forgotten. */
   readonly mempool: ContractCall[]
@@ -201,7 +201,7 @@ function chainOf({ rpc, reads, relayer, storage, costs }: Backing) {
   return { chain, ofClaims: { ...shared, refunds } }
 }
 
-/** What the gateway needs of its world; absent while it only quotes. */
+/** Parts of its world that the gateway needs; absent while it only quotes. */
 function gatewayOf(
   { chain, storage, index, rule }: { chain: Chain; storage: Storage; index: number; rule: ChannelRule },
   world: () => World | undefined,
@@ -343,7 +343,7 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     const storage = scheduledStorage(
       (label, run) => {
         const before = world.journal
-        // What was asked of a storage that was replaced by its backup reaches nobody.
+        // Answers of a storage that was replaced by its backup reach nobody.
         const work = () => (before === world.journal ? run(before.storage) : new Promise<never>(() => {}))
         return world.ask(process(), { label, isStorage: true, run: work })
       },

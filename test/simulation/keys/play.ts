@@ -22,7 +22,7 @@ import { AUTHORIZER, signerOf } from '../channels/keys.ts'
 import { ASSET, LAG_SECONDS, NETWORK, PAY_TO, WITHDRAW_DELAY } from '../channels/terms.ts'
 import { type Chance, chance } from '../chance.ts'
 
-/** What a run must keep. */
+/** Laws that a run must keep. */
 export const LAWS = {
   sum: 'the charges add up to what the channel has charged',
   noWorkForNothing: 'a call that was admitted is charged when it ends',

@@ -7,7 +7,7 @@ import type { Process } from '../scheduler.ts'
 
 const ORIGIN = 'http://model.test'
 
-/** What somebody sends to `/mcp`: a message, or a batch of them. */
+/** A request to `/mcp`: a message, or a batch of them. */
 type Sent = {
   readonly messages: object
   readonly headers: Readonly<Record<string, string>>

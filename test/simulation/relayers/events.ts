@@ -1,4 +1,4 @@
-/** What may happen to replicas, their keys and their node, and how often. */
+/** Events of replicas, their keys and their node, and how often. */
 import { drainMicrotasks } from 'bun:jsc'
 import type { EvmChain } from '../../../adapters/chains/evm/mod.ts'
 import type { Hex } from '../../../adapters/chains/lib/hex.ts'

@@ -120,7 +120,7 @@ type Sender = {
   readonly replica: Replica
   readonly key: Hex
   readonly id: Hex
-  /** What its sends under way have broadcast, by payment. */
+  /** Transactions that its sends under way have broadcast, by payment. */
   readonly sending: Map<Hex, Set<Hex>>
   readonly send: ReturnType<typeof evmRelayer>['send']
 }

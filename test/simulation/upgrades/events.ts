@@ -1,4 +1,4 @@
-/** What happens to processes of several versions: they are replaced, killed while they migrate, and rolled back. */
+/** Events of processes of several versions: they are replaced, killed while they migrate, and rolled back. */
 import { crash, type Habits, habitsOf, start } from '../events.ts'
 import { ownerOf, type Process } from '../scheduler.ts'
 import type { World } from '../world.ts'
@@ -39,7 +39,7 @@ function startOne(world: World, next: number): void {
   world.say(() => `${ownerOf(by)}, of the ${version} version, is ${kind}`)
   if (kind !== 'started') return
   world.boot(true)
-  // What a replica is asked for, whose database others have upgraded, fails.
+  // Requests fail at a replica whose database others have upgraded.
   if (processes.some((each) => each.isAlive && fleet.isPast(each.index))) world.isFlaky = true
 }
 

@@ -9,7 +9,7 @@ import type { Renewal } from './fleet_worker.ts'
 import { type FleetLocation, type Start, type Started, type Version, VERSIONS } from './versions.ts'
 
 export type Fleet = {
-  /** What the laws read: the database as the version that started last sees it. */
+  /** Data for the laws: the database as the version that started last sees it. */
   readonly storage: Storage
   /** One process at a time, as on SQLite. */
   readonly isSingle: boolean
@@ -28,11 +28,11 @@ export type Fleet = {
 /** A rule of upgrades, switched off. */
 export type Migrating = {
   readonly migrations?: (steps: readonly Migration[]) => readonly Migration[]
-  /** What the step of the next version does. */
+  /** Effect of the next version's step. */
   readonly next?: string
   /** Migrations are not undone where their process is killed. */
   readonly isTorn?: boolean
-  /** What a version makes of its storage; called for each run. */
+  /** Opens the storage of a version; called for each run. */
   readonly storages?: () => (storage: Storage, version: Version) => Storage
 }
 

@@ -11,7 +11,7 @@ import { RELEASES, storagesOf } from '../../adapters/storage/releases.ts'
 import { locationOf, serve } from '../standing.ts'
 import { type FleetLocation, READER, type Start, type Started, type Version, VERSIONS } from './versions.ts'
 
-/** What this version and the next one know; the last one has its own. */
+/** Migrations that this version and the next one know; the last one has its own. */
 type Schemas = Readonly<Record<Exclude<Version, 'last'>, readonly Migration[]>>
 export type Renewal = { readonly schemas: Schemas; readonly isAtomic: boolean }
 
@@ -155,7 +155,7 @@ function onPostgres(url: string): Served {
         throw error
       }
       open.set(by, storage)
-      // What reads for the laws is nobody's: a replica remembers the rows that it has seen.
+      // The reader of the laws belongs to no replica: a replica remembers the rows that it has seen.
       if (VERSIONS.indexOf(version) >= newest) open.set(READER, storageAt(version))
       newest = Math.max(newest, VERSIONS.indexOf(version))
       return { kind: 'started' }

@@ -35,7 +35,7 @@ export function judgeSums(world: World): void {
     ledgerRows.violate('sums', `the buyers of the days are ${buyersTrue}; the sums say ${buyersCounted}`)
 }
 
-/** What a call counts as, by day: how its work has ended, and its payment where it was settled. */
+/** Class of a call, by day: how its work has ended, and its payment where it was settled. */
 function endsOf({ workStatus, endedAt, paymentStatus, settledAt }: Call): readonly string[] {
   const isOver = workStatus === 'completed' || workStatus === 'failed'
   return [

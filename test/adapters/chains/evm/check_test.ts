@@ -1,4 +1,4 @@
-/** What a start concludes from the answers of a node that is broken for a while. No node is needed. */
+/** Conclusions of a start from the answers of a node that is broken for a while. No node is needed. */
 import { expect, test } from 'bun:test'
 import { encodeAbiParameters } from 'viem'
 import { type CheckConfig, checkEvm } from '../../../../adapters/chains/evm/check.ts'
@@ -22,7 +22,7 @@ const WORD: Hex = `0x${'0'.repeat(64)}`
 
 type Call = { readonly method: string; readonly to?: string; readonly data?: string }
 
-/** What a sound node says of a sound token. */
+/** Answers of a sound node about a sound token. */
 function sound({ method, to, data }: Call): Answer {
   if (method === 'eth_chainId') return result('0x14a34')
   if (method === 'eth_getCode') return result('0x6000')

@@ -102,13 +102,13 @@ export type Message = { readonly id: number; readonly method: string; readonly p
 type Reply = { readonly id: number; readonly result?: unknown; readonly error?: { code: number; message: string } }
 
 /**
- * What happens to one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in
+ * The fate of one HTTP request: `deaf` arrives, but its answer is lost; `lost` never arrives. A function answers in
  * the node's place.
  */
 export type ApiError = 'fine' | 'lost' | 'deaf' | 'busy' | 'garbage' | Stand
 type Stand = (messages: readonly Message[], forward: () => Promise<readonly Reply[]>) => Promise<readonly Reply[]>
 
-/** What the node says, but for some messages something else. */
+/** Answers of the node, but for some messages something else. */
 export function instead(isIt: (message: Message) => boolean, input: object): Stand {
   return async (messages, forward) => {
     const replies = await forward()

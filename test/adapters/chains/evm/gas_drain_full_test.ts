@@ -60,7 +60,7 @@ async function moody(h: EvmHarness, mood: bigint) {
   return { address, feel, sign }
 }
 
-/** What happens between a rehearsal and the block. */
+/** Events between a rehearsal and the block. */
 function beforeSends(h: EvmHarness, act: () => Promise<unknown>): void {
   h.line.judge = (messages) => {
     if (!messages.some(isSend)) return 'fine'

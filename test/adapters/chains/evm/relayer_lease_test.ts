@@ -23,7 +23,7 @@ type Sender = { readonly key: string; isClosed: boolean; settled: number }
 /** Replicas over one chain and one storage. Every chain that one of them builds is noted, with what became of it. */
 function fleet(keys: readonly string[] = ['one'], cash: MemoryChain = memoryChain()) {
   const storage = memoryStorage()
-  /** What the keys hold; all that is not named has enough. */
+  /** Balances of the keys; a key that is not named has enough. */
   const balances = new Map<string, bigint>()
   const gasOf = (key: string): GasState => {
     const balance = balances.get(key) ?? 100n

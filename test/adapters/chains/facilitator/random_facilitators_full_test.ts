@@ -34,7 +34,7 @@ type History = { readonly dice: Chance; readonly sold: Sold[] }
 const success = (transaction: string) => Response.json({ success: true, transaction, network: h.offer.network })
 const failure = (errorReason: string) => Response.json({ success: false, errorReason, transaction: '' })
 
-/** What somebody lands counts once: the token takes an authorization once. */
+/** A payment that anybody lands counts once: the token takes an authorization once. */
 async function landed(sale: Sold): Promise<Hex> {
   sale.transaction ??= await land(chainWorld, sale.payment)
   return sale.transaction

@@ -1,5 +1,5 @@
 /**
- * What a facilitator may say, in every dialect that we know of, and what it comes to, whatever has happened on chain.
+ * Every reply of a facilitator, in each dialect that we know of, and its outcome, whatever has happened on chain.
  */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { type Hex, keccak256, toHex } from 'viem'

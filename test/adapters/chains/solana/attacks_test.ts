@@ -60,7 +60,7 @@ type Attack = {
   /** Bends the payment after that. */
   readonly payment?: (payment: Payment, w: World) => Payment
   readonly offer?: (offer: Offer) => Offer
-  /** What happens on chain before it is judged. */
+  /** Events on chain before it is judged. */
   readonly first?: (payment: Payment, w: World) => void | Promise<unknown>
 }
 

@@ -1,4 +1,4 @@
-/** What is looked at before anything is sold on Solana, what offers say, and who is who by his signature. */
+/** Checks before anything is sold on Solana, the contents of offers, and payers proven by their signatures. */
 import { afterAll, afterEach, describe, expect, test } from 'bun:test'
 import { getBase58Decoder } from '@solana/kit'
 import { solanaChain, type SolanaConfig } from '../../../../adapters/chains/solana/mod.ts'

@@ -15,7 +15,7 @@ import { ask, cosigned, type Key, NETWORK, newKey, type SolanaHarness, solanaHar
 
 export type SolanaDesk = Desk & { readonly feePayer: Key }
 
-/** What /supported says of a facilitator that signs for one fee payer. */
+/** The entry of /supported for a facilitator that signs for one fee payer. */
 export const supporting =
   (feePayer: string, signers: readonly string[] = [feePayer]) =>
   () =>

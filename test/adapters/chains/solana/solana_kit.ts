@@ -164,7 +164,7 @@ export async function transfer({ from, to, amount, mint = MINT, ...given }: Send
 
 let memos = 0
 
-/** What the official client sends for an offer; with a prescribed memo, what the client of MPP sends. */
+/** The payment of the official client for an offer; with a prescribed memo, that of the client of MPP. */
 export async function draftOf(
   node: SolanaNode,
   payer: KeyPairSigner,

@@ -16,7 +16,7 @@ const ADA = { name: 'Ada', image: 'https://pictures.example/ada.png' }
 
 // ── the signature, as the vendor checks it ──────────────────────────────────────────────────────────────────────────
 
-/** What the published example of the vendor computes, made here by other means. */
+/** The published example of the vendor, computed here by other means. */
 function expected(request: { url: URL; body: string; headers: Headers }): string {
   const { url, body, headers } = request
   const sha = (text: string) => createHash('sha256').update(text).digest('hex')

@@ -140,7 +140,7 @@ describe('a refusal of exaSearch()', () => {
   testRecordings(PROTOCOL, ['answered', 'found', 'nothing', ...Object.keys(REFUSALS)])
 })
 
-/** What a stand-in finds depends on the query alone. */
+/** Results of a stand-in depend on the query alone. */
 const finds: Answer = ({ path, json }) => {
   const pages = [1, 2, 3].map((page) => ({
     url: `https://page${page}.example/${json.query.length}`,

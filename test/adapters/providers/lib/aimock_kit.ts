@@ -1,4 +1,4 @@
-/** What every chat vendor does against aimock, a stand-in that this project did not write. */
+/** Every chat vendor against aimock, a stand-in that this project did not write. */
 import { afterAll, describe, expect, test } from 'bun:test'
 import { LLMock } from '@copilotkit/aimock'
 import type { ChatVendor, Fields } from '../../../../core/mod.ts'

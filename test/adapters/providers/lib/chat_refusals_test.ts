@@ -19,7 +19,7 @@ const m = (message: string, more: Error = {}) => ({
   error: { type: 'invalid_request_error', ...more, message: `${message} (${SECRET})` },
 })
 
-/** What, status, body, and what it reads as: code, param, seconds, and ! for an alert. */
+/** Name, status, body, and the error that comes of it: code, param, seconds, and ! for an alert. */
 const rows = rowsOf<Row>('chat/vendor_refusals', { $SECRET: SECRET, $KEY: KEY })
 
 /** Replies that no HTTP status can carry inside a 200. */

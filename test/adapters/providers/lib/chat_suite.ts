@@ -1,4 +1,4 @@
-/** What every adapter of a chat format does besides the laws of its port, by its own orders and replies. */
+/** Laws of every adapter of a chat format besides the laws of its port, by its own orders and replies. */
 import { describe, expect, test } from 'bun:test'
 import type { ChatVendorConfig } from '../../../../adapters/providers/lib/chat/provider.ts'
 import type { ChatOrder, ChatVendor, Fields } from '../../../../core/mod.ts'

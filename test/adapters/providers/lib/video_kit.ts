@@ -102,7 +102,7 @@ type Readings = {
   /** Handles that a recorded reply to a submission reads as. */
   readonly taken: Readonly<Record<string, string>>
   readonly states: Readonly<Record<string, PolledState>>
-  /** What a submission that gets this reply comes to; `job` makes it another job than CLIP_JOB. */
+  /** The outcome of a submission that gets this reply; `job` makes it another job than CLIP_JOB. */
   readonly refused: Readonly<Record<string, string>>
   readonly job?: VideoJob
 }

@@ -19,7 +19,7 @@ const CALL = { id: 'c1', type: 'function', function: { name: 'f', arguments: '{}
 const USER = { role: 'user', content: [{ type: 'text', text: 'see' }] }
 const TOOL = { type: 'function', function: { name: 'f' } }
 
-/** What `body` is sent as, beside `model`, `stream` and the cap. */
+/** The fields that `body` is sent as, beside `model`, `stream` and the cap. */
 async function sentTo(baseUrl: string, body: Fields, more: Partial<OpenaiChatConfig> = {}): Promise<Fields> {
   let json = ''
   const fetch: OpenaiChatConfig['fetch'] = async (_, init) => {

@@ -273,7 +273,7 @@ describe('replies of openaiResponses()', () => {
   })
 })
 
-/** What a failure reads as, whether it comes as a whole response or among the events. */
+/** The error of a failure, whether it comes as a whole response or among the events. */
 const FAILURES = [
   ['server_error', 'MODEL_UNAVAILABLE'],
   ['rate_limit_exceeded', 'RATE_LIMITED 30'],

@@ -19,7 +19,7 @@ const grey = (size: string) => `data:image/png;base64,${greyImages(size)[0]}`
 const MP4 = new TextDecoder('latin1').decode(CLIP_BYTES)
 const bytesOf = (uri: string) => Buffer.from(uri.slice(uri.indexOf(',') + 1), 'base64')
 
-/** What stands in a form, files as their type and size. */
+/** Fields of a form, files as their type and size. */
 function fieldsOf({ form }: Seen): Record<string, string> {
   return Object.fromEntries(
     [...(form as FormData)].map(([name, value]) => [

@@ -1,6 +1,6 @@
-/** What people try who want out of a sandbox, as data. `$file`, `$port`, `$pid` and `$folder` are the host's own. */
+/** Attempts to break out of a sandbox, as data. `$file`, `$port`, `$pid` and `$folder` are the host's own. */
 
-/** What comes of it: `refused` by whoever guards the door, or `nothing` of the host's in what it says. */
+/** The outcome: `refused` by whoever guards the door, or `nothing` of the host's in what it says. */
 type Hostile = readonly [what: string, code: string, outcome: RegExp]
 
 const REFUSED = /refused: .*(NotCapable|not supported|not allowed|denied|Requires|Permission)/s
@@ -210,5 +210,5 @@ export const hostile: readonly Hostile[] = [
   ],
 ]
 
-/** What is to be found nowhere in anything that a sandbox says. */
+/** Texts that may stand nowhere in the output of a sandbox. */
 export const SECRETS = ['s3cret-of-the-host', 'uid=0', 'root:x:']

@@ -168,7 +168,7 @@ describe('a refusal of xaiSearch()', () => {
   })
 })
 
-/** What a stand-in finds depends on the query alone. */
+/** Results of a stand-in depend on the query alone. */
 const finds: Answer = ({ json }) => {
   const { content } = json.input[0] as { content: string }
   const annotations = [1, 2, 3].map((page) => ({

@@ -37,7 +37,7 @@ async function market(url: string, methods: readonly Sale['method'][] = METHODS)
     }),
   )
   type Seller = (typeof sellers)[number]
-  // What waits for the database by the clock goes on: the time of the gateways is twenty times as fast.
+  // Waits for the database go on: the time of the gateways is twenty times as fast.
   const ticking = setInterval(() => {
     for (const { subject } of sellers) void subject.clock.advance(100)
   }, 5)

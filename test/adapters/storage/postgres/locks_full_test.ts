@@ -1,4 +1,4 @@
-/** What two connections do at the same time, held where they wait by a lock of a third one. */
+/** Two connections at the same time, held where they wait by a lock of a third one. */
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { Client } from 'pg'

@@ -1,4 +1,4 @@
-/** What calls are looked up by stands apart from their table, and replicas of the first release keep it too. */
+/** Lookups of calls stand apart from their table, and replicas of the first release keep them too. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { SUPERSEDED } from '../../../../adapters/storage/postgres/lookups.ts'
 import { migrations } from '../../../../adapters/storage/postgres/migrations.ts'

@@ -10,7 +10,7 @@ export type Pair = {
   cutReplication(): void
   /** Kills the primary as a power failure would. */
   kill(): Promise<void>
-  /** What the operator does: promotes the standby and moves the address. */
+  /** The operator's part: promotes the standby and moves the address. */
   promote(): Promise<void>
   /** Runs SQL at whatever has the address. */
   run(sql: string): Promise<Record<string, unknown>[]>

@@ -171,7 +171,7 @@ describe('on a vendor that speaks generateContent', () => {
   })
 })
 
-/** What @google/genai 1.30.0 and @google/generative-ai 0.24.1 can read: they match this, again and again. */
+/** The framing that @google/genai 1.30.0 and @google/generative-ai 0.24.1 read: they match this, again and again. */
 const READABLE = /^(?:data: [^\n]*\n\n)+$/
 
 describe('a stream of generateContent has no comments (contract 7.36)', () => {

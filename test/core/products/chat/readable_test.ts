@@ -1,4 +1,4 @@
-/** What a model cannot read is refused before the quote, on every chat format (contract 6.60). */
+/** Content that a model cannot read is refused before the quote, on every chat format (contract 6.60). */
 import { describe, expect, test } from 'bun:test'
 import { PIXEL } from '../../../fakes/images.ts'
 import { scriptedChat } from '../../../fakes/chat.ts'

@@ -24,7 +24,7 @@ const MODEL = 'vendor-a/chat-5.4'
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 ajv.addSchema(schema)
 
-/** What is wrong with a value, by the schema at this place of the vector. */
+/** Mistakes of a value, by the schema at this place of the vector. */
 function mismatches(pointer: string, value: unknown): readonly string[] {
   const validate = ajv.getSchema(`responses_api#/${pointer}`)
   if (!validate) return [`${pointer} is not known to the public API`]

@@ -1,5 +1,5 @@
 /**
- * What a chat request may say, row by row of the contract's table, and what the rules of its model make of it (contract
+ * Fields of a chat request, row by row of the contract's table, under the rules of its model (contract
  * 6.4, 6.31, 6.38, 6.43, 3.17).
  */
 import { describe, expect, test } from 'bun:test'
@@ -24,7 +24,7 @@ function gatewayOf(more: Parameters<typeof kit>[0] = {}) {
     vendor,
     alice,
     ask: (body: unknown, path = COMPLETIONS) => alice.ask(body, { path }),
-    /** What the vendor is sent for a request that is paid for. */
+    /** The vendor's order for a request that is paid for. */
     async sent(body: Record<string, unknown>) {
       const answer = await alice.buy({ messages: [user()], ...body }, { path: COMPLETIONS })
       expect([answer.status, answer.body.message ?? 'answered']).toEqual([200, 'answered'])

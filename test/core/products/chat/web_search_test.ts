@@ -62,7 +62,7 @@ function engine(answer: (request: Question) => Promise<Fields> = async (request)
 const usual = ({ question }: Question): Fields =>
   question === 'search' ? { results: PAGES } : { results: PAGES.map(({ url }) => ({ url, text: `text of ${url}` })) }
 
-/** What the model does in each round; the last one repeats. */
+/** Behaviour of the model in each round; the last one repeats. */
 type Rounds = readonly Whole[]
 
 function streamOf({ content = '', toolCalls = [], usage }: Whole) {

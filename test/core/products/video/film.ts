@@ -20,14 +20,14 @@ export const FILMS = '/api/v1/films/generations'
 export const FILM = { prompt: 'a red fox runs', seconds: 8 }
 export const CLIP = 'https://studio.example/clip.png'
 
-/** What a vendor says of a film that is ready. */
+/** A vendor's answer for a film that is ready. */
 export const DONE: UpstreamStatus = {
   kind: 'done',
   made: { result: { seconds: 8 }, media: { folder: 'films', urls: [CLIP], kinds: ['image'] } },
 }
 const RUNNING: UpstreamStatus = { kind: 'running', progress: 40 }
 
-/** What the studio was asked, and how often; what it says can be changed at any time. */
+/** Requests that the studio got, and how many; its answers can be changed at any time. */
 type Studio = {
   submitted: number
   polled: string[]

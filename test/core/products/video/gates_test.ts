@@ -143,8 +143,8 @@ const REFERRING = [E2, FAST, MINI]
 type Body = Readonly<Record<string, unknown>>
 type Price = Readonly<Record<string, unknown>>
 /**
- * What a statement says: requests that are quoted, each with members of its price, and requests that are 400, each with
- * words of its message.
+ * The cases of a statement: requests that are quoted, each with members of its price, and requests that are 400, each
+ * with words of its message.
  */
 type Statement = readonly [
   law: string,

@@ -26,7 +26,7 @@ function studio(script: VideoScript = {}, media: Partial<Vendors> = {}) {
   return { ...subject, vendor, alice: subject.buyer() }
 }
 
-/** What the vendor is handed for a request that was paid for. */
+/** The vendor's order for a request that was paid for. */
 async function jobOf(body: Record<string, unknown>, path = GENERATIONS): Promise<VideoJob | undefined> {
   const { alice, vendor } = studio()
   const { status } = await alice.buy({ prompt: 'a red fox', ...body }, { path })

@@ -48,7 +48,7 @@ runLaws('demo videos', videoVendorLaws, async () => {
 
 // ── the film itself ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What a player reads of an MP4: its size, its length, and where its frames and key frames are. */
+/** Facts that a player reads of an MP4: its size, its length, and where its frames and key frames are. */
 function measured(mp4: Buffer) {
   const [mvhd, tkhd, stsz, stss, stco] = ['mvhd', 'tkhd', 'stsz', 'stss', 'stco'].map(
     (type) => mp4.indexOf(type, 0, 'latin1') + 4,

@@ -16,7 +16,7 @@ import { START, testLog } from '../../../../kit.ts'
 import { ASSET, NETWORK, signPayment } from '../evm_kit.ts'
 
 export const WALLET = '0x0077777d7EBA4688BDeF3E311b846F25870A19B9'
-/** What the API wants to be left of an authorization's life: it ends so long before its `validBefore`. */
+/** Seconds that the API wants to be left of an authorization's life: it ends so long before its `validBefore`. */
 export const RESERVE = 604_800n
 const UINT256_MAX = 2n ** 256n - 1n
 

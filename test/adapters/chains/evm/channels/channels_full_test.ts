@@ -230,7 +230,7 @@ describe('channels on a node', () => {
       expect(await restored.verify(await voucher(900n), offer, request)).toMatchObject({ kind: 'valid' })
       const settled = await restored.settle(await voucher(900n), offer, { ...request, charge: usdc(30n) })
       expect(settled).toMatchObject({ kind: 'settled', receipt: { amount: '30' } })
-      // What they allow above the new charge is as public as before.
+      // The part that they allow above the new charge is as public as before.
       const priced = { ...offer, amount: String(1_450n - 930n) }
       const stolen = { ...(await voucher(450n)), accepted: priced }
       expect(await restored.identify(stolen, priced, request)).toMatchObject({ code: 'PAYMENT_REPLAY' })

@@ -259,7 +259,7 @@ test('a withdrawal that took what was due is told once, and the channel is liste
   expect(await subject.claimDue(T + HOUR, 1n)).toEqual({ claimed: 0n })
   expect(subject.alerts).toHaveLength(1)
   expect(await idsOf(subject.states)).toEqual([])
-  // What comes in later pays for it, a part of it too.
+  // A later payment pays for it, a part of it too.
   for (const [balance, claimed] of [
     [35n, 30n],
     [50n, 35n],

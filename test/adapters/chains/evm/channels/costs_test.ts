@@ -1,4 +1,4 @@
-/** What the gateway pays for deposits and refunds of channels, and what it asks for in return. */
+/** Gas that the gateway pays for deposits and refunds of channels, and its price in return. */
 import { describe, expect, test } from 'bun:test'
 import { channelCosts, DEPOSIT_GAS, REFUND_GAS } from '../../../../../adapters/chains/evm/channels/costs.ts'
 import { memoryStorage } from '../../../../../adapters/storage/memory/mod.ts'

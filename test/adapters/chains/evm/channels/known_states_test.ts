@@ -1,4 +1,4 @@
-/** What a process that owns its storage remembers of its channels, without reading them again. */
+/** A process that owns its storage remembers the states of its channels, and does not read them again. */
 import { expect, test } from 'bun:test'
 import { channelDigests, type ChannelConfig } from '../../../../../adapters/chains/evm/channels/digests.ts'
 import { channelStates } from '../../../../../adapters/chains/evm/channels/records.ts'

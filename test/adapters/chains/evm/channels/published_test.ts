@@ -1,4 +1,7 @@
-/** What a gateway reads of claims that its records do not know. channels_full_test.ts has the vouchers themselves. */
+/**
+ * Vouchers that a gateway reads from claims that its records do not know. channels_full_test.ts has the vouchers
+ * themselves.
+ */
 import { expect, test } from 'bun:test'
 import {
   publishedCeilings,
@@ -71,7 +74,7 @@ test('a node that is behind the claims is not believed', async () => {
 
 const mirror = { balance: 900n, claimed: 400n, withdrawing: 0n, withdrawRequestedAt: 0, refundNonce: 0n }
 const config = {} as ChannelState['config']
-/** What a call of a key does to its channel: it is charged, and the key signs for what it was charged. */
+/** The effect of a call of a key on its channel: it is charged, and the key signs for what it was charged. */
 const afterCall = (state: ChannelState) =>
   chargedState(state, { due: 20n, ceiling: state.charged + 20n, signature: '0x01' })
 

@@ -48,9 +48,9 @@ export const FREE = channelCosts({ gasPrice: () => 0n, coinPrice: 0, minDeposit:
 export function voucherChain(
   storage: Storage,
   refunded: bigint[] = [],
-  /** What the three views of a channel answer: balance and claimed, withdrawing and since when, the refund nonce. */
+  /** Answers of the three views of a channel: balance and claimed, withdrawing and since when, the refund nonce. */
   views: () => Views | Promise<Views> = () => [[BALANCE, 0n], [0n, 0n], [0n]],
-  /** What becomes of a deposit that is sent. */
+  /** The fate of a deposit that is sent. */
   sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
   /** Gas is worth nothing unless told. */
   costs: ChannelCosts = FREE,

@@ -1,5 +1,5 @@
 /**
- * What a chat answer says, and what becomes of a request whose model fails: its code, its fallback, and its money
+ * The contents of a chat answer, and a request whose model fails: its code, its fallback, and its money
  * (contract 6.53).
  */
 import { describe, expect, test } from 'bun:test'

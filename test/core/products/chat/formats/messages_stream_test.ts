@@ -23,7 +23,7 @@ const toChat = () => chatFromMessagesStream(facts)
 const toMessages = () => messagesFromChatStream({ model: facts.model, id: 'msg_1' })
 const DONE = 'data: [DONE]\n\n'
 
-/** What a rewriter makes of a stream that comes in two chunks, or as single bytes. */
+/** Output of a rewriter for a stream that comes in two chunks, or as single bytes. */
 function rewrite(rewriter: StreamTranslator, stream: string, cut?: number | 'bytes'): string {
   const bytes = new TextEncoder().encode(stream)
   const chunks =

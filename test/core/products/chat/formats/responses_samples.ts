@@ -1,4 +1,4 @@
-/** What the tests of the responses wire share: replies in both wires, and how a stream is read. */
+/** Shared by the tests of the responses format: replies in both wires, and how a stream is read. */
 import { eventSplitter } from '../../../../../core/lib/event_splitter.ts'
 import { parseEvent } from '../../../../../core/products/chat/formats/sse.ts'
 import type { Fields } from '../../../../../core/lib/json.ts'

@@ -241,7 +241,7 @@ describe('chatFromResponsesStream()', () => {
         choices.map(({ delta }: any) => delta.reasoning_content ?? ''),
       )
       expect(reasoned.join('')).toBe(reasoning_content ?? '')
-      // What was said before a call has gone out already, and a refusal's null is '' in chunks.
+      // The text before a call has gone out already, and a refusal's null is '' in chunks.
       if (name === 'answer') expect(read.choices[0].message.content).toBe(content)
       if (name === 'calling') expect(read.choices[0].message.content).toBe(content_before_tools)
       expect(text.endsWith('data: [DONE]\n\n')).toBe(true)

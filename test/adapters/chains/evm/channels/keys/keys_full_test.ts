@@ -41,7 +41,7 @@ describe('API keys on a node', () => {
     expect(await channelsOf(keys, seed)).toMatchObject([{ reserved: PRICE, available: DEPOSIT - PRICE }])
     const opened = await keys.open(seed)
     const closing = () => ({ ...at(), settleFinished: async () => {} })
-    // What the open call may cost stays, and is charged after the refund as before it.
+    // The reserve of the open call stays, and is charged after the refund as before it.
     const left = { kind: 'refunded', receipt: { amount: String(DEPOSIT - PRICE) } }
     expect(await keys.close(opened, closing())).toMatchObject(left)
     expect(await keys.close(opened, closing())).toMatchObject({ ...left, isRepeated: true })
