@@ -1,8 +1,8 @@
 /**
  * Cost of a request and of a report on Postgres however long the ledger is: `bun test/bench/postgres_rows.ts
  * [rows...]`, by default 10,000 and 1,000,000 settled calls of 2,000 wallets, spread over a year and written by
- * `generate_series` rather than through the engine: results are objects, so of calls older than a day a row is left. `--url` names a
- * database of its own, which is filled if it is empty. Prints medians, never asserts.
+ * `generate_series` rather than through the engine: results are objects, so of calls older than a day a row is left.
+ * `--url` names a database of its own, which is filled if it is empty. Prints medians, never asserts.
  */
 import { parseArgs } from 'node:util'
 import { Client } from 'pg'
@@ -28,7 +28,7 @@ const SETTINGS = [
   'max_wal_size=8GB',
   'maintenance_work_mem=1GB',
   'autovacuum=off',
-  // What a transaction writes to tables that it has emptied is then not in the log.
+  // Writes of a transaction to tables that it has emptied are then not in the log.
   'wal_level=minimal',
   'max_wal_senders=0',
 ]

@@ -1,5 +1,5 @@
 /**
- * What a paid call costs each replica and their database, at 1, 2 and 4 replicas:
+ * Cost of a paid call for each replica and their database, at 1, 2 and 4 replicas:
  * `bun test/bench/replicas.ts [rounds]`. Of four processes on one Postgres, the first 1, 2 or 4 take turns at the same
  * load: so many calls a second in all, each at its moment, or so many in flight at each. A chat paid by `exact`, on the
  * memory chain before a scripted vendor. The CPU of each part is what counts, not the clock, because all of them share

@@ -248,7 +248,7 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
       ],
       [
         'a tool with a key is told of a job that it cannot poll',
-        `const giveUpAt = clock.now() + (isAwaited ? MAX_WAIT_MS : 0)`,
+        `const giveUpAt = clock.now() + (isAwaited && waiting < MAX_WAITING ? MAX_WAIT_MS : 0)`,
         `const giveUpAt = clock.now()`,
       ],
     ],

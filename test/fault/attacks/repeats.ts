@@ -6,7 +6,7 @@ import { ask, funded, type Key, KEYS } from './key_caller.ts'
 import type { Target } from './target.ts'
 
 const ID = 'order-1'
-/** What common clients wait for the answer that they have paid for. */
+/** Time that common clients wait for the answer that they have paid for. */
 const CLIENT_MS = 30_000
 
 type Repeated = { readonly key: Key; readonly id?: string; readonly number?: number; readonly stream?: boolean }

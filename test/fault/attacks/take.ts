@@ -178,7 +178,7 @@ async function hopping(target: Target): Promise<Outcome> {
   const { payments } = (await target.operator('GET', '/payments?limit=1000')) as {
     payments: readonly { status: string }[]
   }
-  // What failed at once has cost nothing: it was opened beside another, and neither replica had counted it.
+  // A call that failed at once has cost nothing: it was opened beside another, and neither replica had counted it.
   const spent = BigInt(payments.filter(({ status }) => status !== 'failed').length) * price
   const limit = roundUp(dollars(NEW_WALLETS_USDC.address))
   const bound = limit > price ? limit : price
