@@ -19,6 +19,20 @@ type Written = { readonly offers: readonly Offer[]; readonly reply: Reply }
 /** Maximum number of cached 402s, about 8 KB each, and of prices that are kept to find them by. */
 const MAX_WRITTEN = 500
 
+/** Equal for prices whose 402s are equal. Most prices of chat are an amount and nothing else. */
+function keyOf(price: Price): string {
+  const { amount, maxTimeoutSeconds, also, rates, publicPrice: listed } = price
+  const isPlain = also === undefined && rates === undefined && !hasMembers(listed)
+  return isPlain
+    ? `${maxTimeoutSeconds} ${amount}`
+    : `${maxTimeoutSeconds} ${JSON.stringify([publicPrice(price), also])}`
+}
+
+function hasMembers(fields: object): boolean {
+  for (const _ in fields) return true
+  return false
+}
+
 export function quoteCache(): QuoteCache {
   const prices = boundedMap<Price>(MAX_WRITTEN)
   let written = new WeakMap<Price, Map<string, Written>>()
@@ -27,8 +41,7 @@ export function quoteCache(): QuoteCache {
   return {
     shared(price) {
       if (Object.isFrozen(price)) return price
-      const { maxTimeoutSeconds, also } = price
-      const key = `${maxTimeoutSeconds} ${JSON.stringify([publicPrice(price), also])}`
+      const key = keyOf(price)
       const before = prices.get(key)
       if (before) return before
       const first = Object.freeze({ ...price })

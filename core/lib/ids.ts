@@ -3,6 +3,7 @@ import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex, hexToBytes, utf8ToBytes } from '@noble/hashes/utils'
 import type { Clock } from './clock.ts'
+import { newSha256 } from './hashes.ts'
 
 /** A job id with 128 random bits. Opaque and unguessable, because it is part of a poll URL. */
 export function newId(random: (bytes: number) => Uint8Array): string {
@@ -16,8 +17,7 @@ export function newSecret(random: (bytes: number) => Uint8Array): string {
 
 /** SHA-256 in hex: the fingerprint of a short request. */
 export function fingerprint(method: string, path: string, body: string | Uint8Array): string {
-  const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
-  return bytesToHex(hash.update(typeof body === 'string' ? utf8ToBytes(body) : body).digest())
+  return bytesToHex(newSha256().update(`${method}\n${path}\n`).update(body).digest())
 }
 
 /** Characters that are hashed in one turn of the event loop: a few milliseconds' worth. */
@@ -33,12 +33,12 @@ export async function bodyFingerprint(
   { body, clock }: { body: string; clock: Clock },
 ): Promise<string> {
   if (body.length <= SLICE) return fingerprint(method, path, body)
-  const hash = sha256.create().update(utf8ToBytes(`${method}\n${path}\n`))
+  const hash = newSha256().update(`${method}\n${path}\n`)
   for (let at = 0; at < body.length;) {
     const end = Math.min(at + SLICE, body.length)
     const cut = isHighSurrogate(body.charCodeAt(end - 1)) && end < body.length ? end - 1 : end
     await clock.wait(0)
-    hash.update(utf8ToBytes(body.slice(at, cut)))
+    hash.update(body.slice(at, cut))
     at = cut
   }
   return bytesToHex(hash.digest())

@@ -1,6 +1,6 @@
 /** The challenges of MPP (`draft-httpauth-payment-00`), how `WWW-Authenticate` has them, and who makes them. */
 import { toBase64Url } from '../lib/base64.ts'
-import { hmacSha256 } from '../lib/hmac.ts'
+import { hmacSha256 } from '../lib/hashes.ts'
 import { isSameSecret } from '../lib/ids.ts'
 import type { Offer } from '../x402/protocol.ts'
 import { type Challenge, type ChargeMethod, INTENT, methodOf } from './method.ts'

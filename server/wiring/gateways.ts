@@ -77,7 +77,8 @@ export async function openGateways(
   const isDevnet = devnet !== undefined
   const counting = tokenThread()
   undo.push(counting.close)
-  const countTokens = memoized(counting.countTokens, { digest: textDigest })
+  // To ask the thread costs ten times as much as to hash a short text, and each order comes twice.
+  const countTokens = memoized(counting.countTokens, { digest: textDigest, shortest: 0 })
   const metered = meters?.timed ?? untimed
   const timed: Timed = telemetry ? (name, vendor) => telemetry.timed(name, metered(name, vendor)) : metered
   const opening = { log, clock, undo, timed, isDevnet }

@@ -4,10 +4,10 @@
  * files are counted by size.
  */
 import { boundedMap } from '../../lib/bounded_map.ts'
-import { sha256 } from '@noble/hashes/sha256'
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils'
+import { bytesToHex } from '@noble/hashes/utils'
 import type { ChatRow, ImageTokens, CountTokens } from '../../ports/vendors/chat.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
+import { newSha256 } from '../../lib/hashes.ts'
 import type { Json, Fields } from '../../lib/json.ts'
 
 /** `total` is the sum of `text`, `images` and `tools`. Overheads, a schema, audio and files are in `text`. */
@@ -138,7 +138,17 @@ function imageOf(part: Json): Image | undefined {
 /** `tools`, and the `functions` of older clients. */
 function toolsText({ tools, functions }: Fields): string {
   if (tools === undefined && functions === undefined) return ''
-  return [tools, functions].map((list) => (Array.isArray(list) && list.length === 0 ? '' : textOrJson(list))).join('')
+  return listText(tools) + listText(functions)
+}
+
+/** The JSON of lists, which the bound and the estimate of a request read both. */
+const listTexts = new WeakMap<object, string>()
+
+function listText(list: Json | undefined): string {
+  if (!Array.isArray(list)) return textOrJson(list)
+  const text = listTexts.get(list) ?? (list.length === 0 ? '' : jsonOf(list))
+  listTexts.set(list, text)
+  return text
 }
 
 function schemaText({ response_format: format }: Fields): string {
@@ -254,9 +264,13 @@ function jsonOf(value: Json): string {
   return isDeeper(value, MAX_DEPTH) ? leavesOf(value) : JSON.stringify(value)
 }
 
+/** Parsed JSON has no inherited members, and lists of values would cost more than the rest of the walk. */
 function isDeeper(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
-  return levels === 0 || Object.values(value).some((inner: Json) => isDeeper(inner, levels - 1))
+  if (levels === 0) return true
+  if (Array.isArray(value)) return value.some((inner: Json) => isDeeper(inner, levels - 1))
+  for (const name in value) if (isDeeper((value as Fields)[name] ?? null, levels - 1)) return true
+  return false
 }
 
 function leavesOf(root: Json): string {
@@ -277,25 +291,35 @@ function codePointCount(text: string): number {
   return text.length - pairs
 }
 
-/** An upper bound of the length in UTF-8: a surrogate pair counts as six bytes instead of four. */
+/**
+ * An upper bound of the length in UTF-8, by the runtime's encoder in pieces: a surrogate pair that is cut counts as six
+ * bytes instead of four.
+ */
 function maxUtf8Bytes(text: string): number {
-  let bytes = text.length
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at)
-    bytes += Number(code > 0x7f) + Number(code > 0x7ff)
+  let bytes = 0
+  for (let at = 0; at < text.length; at += PIECE) {
+    const piece = at === 0 && text.length <= PIECE ? text : text.slice(at, at + PIECE)
+    bytes += utf8.encodeInto(piece, encoded).written
   }
   return bytes
 }
+const PIECE = 8_192
+const utf8 = new TextEncoder()
+/** Room for a piece: a UTF-16 unit takes three bytes at most. */
+const encoded = new Uint8Array(3 * PIECE)
 
 // ── cache ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Shorter texts are nearly as cheap to count again as to hash. */
-const MIN_MEMOIZED_LENGTH = 100
+/** Shorter texts are nearly as cheap to count again as to hash, where they are counted in place. */
+const SHORTEST = 101
 /** About 300 bytes each. A request comes without and with its payment, and an agent sends its conversation again. */
 const MAX_MEMOIZED = 10_000
 
-/** `digest` is a collision-resistant hash; a runtime's own takes a tenth of the time for megabytes. */
-type Remembering = { readonly entries?: number; readonly digest?: (text: string) => string }
+/**
+ * `digest` is a collision-resistant hash; a runtime's own takes a tenth of the time for megabytes. Texts of fewer
+ * characters than `shortest` are counted each time.
+ */
+type Remembering = { readonly entries?: number; readonly digest?: (text: string) => string; readonly shortest?: number }
 
 type Counted = { readonly tokens: number; readonly isWhole: boolean }
 
@@ -309,11 +333,15 @@ type Counted = { readonly tokens: number; readonly isWhole: boolean }
  */
 export function memoized(
   countTokens: CountTokens,
-  { entries = MAX_MEMOIZED, digest = (text) => bytesToHex(sha256(utf8ToBytes(text))) }: Remembering = {},
+  {
+    entries = MAX_MEMOIZED,
+    digest = (text) => bytesToHex(newSha256().update(text).digest()),
+    shortest = SHORTEST,
+  }: Remembering = {},
 ): CountTokens {
   const known = boundedMap<Promise<Counted>>(entries)
   return async (text, options = {}) => {
-    if (text.length <= MIN_MEMOIZED_LENGTH) return await countTokens(text, options)
+    if (text.length < shortest) return await countTokens(text, options)
     const { limit = Number.POSITIVE_INFINITY } = options
     const key = digest(text)
     for (let before = known.get(key); before !== undefined;) {

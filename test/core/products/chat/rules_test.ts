@@ -591,7 +591,7 @@ describe('the text of a request', () => {
     expect([
       characters({ messages: [user('a\u{1f98a}é語')] }),
       upperBound({ messages: [user('a\u{1f98a}é語')] }, {}),
-    ]).toEqual([4, 19])
+    ]).toEqual([4, 17])
   })
 })
 

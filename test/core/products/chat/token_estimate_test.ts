@@ -279,7 +279,7 @@ describe('any body', () => {
 describe('upperBound()', () => {
   test('is literal', () => {
     expect(upperBound({ messages: [{ role: 'user', content: 'hello' }] }, {})).toBe(12)
-    expect(upperBound({ messages: [{ role: 'user', content: 'é€😀' }] }, {})).toBe(3 + 4 + 2 + 3 + 6)
+    expect(upperBound({ messages: [{ role: 'user', content: 'é€😀' }] }, {})).toBe(3 + 4 + 2 + 3 + 4)
     expect(upperBound({ messages: [], tools: [{ a: 1 }] }, {})).toBe(12)
   })
 
@@ -310,6 +310,13 @@ describe('memoized()', () => {
       2_001, 2_001, 5, 5,
     ])
     expect(requests).toEqual([LONG, 'short', 'short'])
+  })
+
+  test('counts a short one once as well where that is asked for', async () => {
+    const { requests, count } = counter()
+    const counted = memoized(count, { shortest: 0 })
+    expect([await counted('short'), await counted('short'), await counted('shor')]).toEqual([5, 5, 4])
+    expect(requests).toEqual(['short', 'shor'])
   })
 
   test('tells texts apart that differ in one character', async () => {
