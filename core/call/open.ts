@@ -94,7 +94,7 @@ async function newCallOf(engine: Engine, verified: Verified, now: number): Promi
   const { timeouts } = settings
   const { endpoint, input, price, payer, offer, asset, tag, fingerprint, quotedAt, verifiedAt } = verified
   const { retention } = endpoint
-  const fresh = newId(ports.random)
+  const fresh = newId(ports.random, now)
   const id = tag ? await bindTag(ports.storage, tag, { call: fresh, retention, now }) : fresh
   const { model, request } = endpoint.remember(input)
   // A poll URL must live at least as long as the result that it collects.

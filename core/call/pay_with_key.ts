@@ -81,8 +81,8 @@ async function unknown({ limits, ports: { clock } }: Engine, { requestContext: {
  */
 function keyOrderOf({ ports, settings }: Engine, order: Offered): KeyOrder {
   const { endpoint, offers } = order
-  const name = newId(ports.random)
   const now = ports.clock.now()
+  const name = newId(ports.random, now)
   const isLate = endsWithReply(order)
   const { maxJobMs } = settings.timeouts
   return { offers, name, isLate, until: now + maxJobMs + (isLate ? 0 : endpoint.retention.unclaimedMs) }

@@ -80,7 +80,7 @@ export function buildEngine(setup: Setup, building: Building): Engine {
 }
 
 function identityOf({ name = 'default', label = name, ...setup }: Setup, { ports, names }: Building): GatewayIdentity {
-  const { basePath = '', networks = [], workerId = newId(ports.random) } = setup
+  const { basePath = '', networks = [], workerId = newId(ports.random, ports.clock.now()) } = setup
   const documents = { docs: names.has('docs'), llms: names.has('discovery.llms_full') }
   return { name, label, basePath, documents, networks, workerId }
 }

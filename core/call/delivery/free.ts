@@ -27,7 +27,7 @@ export async function serveFreeWork(
 ): Promise<Reply> {
   const { clock, random, log } = engine.ports
   if (endpoint.delivery === 'upstream_job') throw new RangeError(`${endpoint.name}: an upstream job cannot be free`)
-  const order = orderOf(engine, { call: { id: newId(random), payer: '' }, input })
+  const order = orderOf(engine, { call: { id: newId(random, clock.now()), payer: '' }, input })
   try {
     const { result: made } = await within(clock, engine.settings.timeouts.answerMs, (signal) =>
       endpoint.run({ ...order, signal }),

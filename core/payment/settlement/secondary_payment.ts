@@ -109,7 +109,7 @@ async function payWithNew(
   const { call, to, asset, authorization } = second
   const now = clock.now()
   const fresh = {
-    id: newId(random),
+    id: newId(random, now),
     gateway: gateway.name,
     endpoint: to.name,
     payer: authorization.payer,

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test'
 import { bodyFingerprint, fingerprint, isSignedQuery, newId, signQuery } from '../../../core/lib/ids.ts'
 import { countingRandom } from '../../kit.ts'
 
+const T = 0x69_20_b4_b2 * 1000
 const key = (fill: number) => new Uint8Array(32).fill(fill)
 const split = (signedQuery: string): [string, URLSearchParams] => {
   const url = new URL(signedQuery, 'http://farebox.test')
@@ -9,10 +10,18 @@ const split = (signedQuery: string): [string, URLSearchParams] => {
 }
 
 describe('job ids', () => {
-  test('are 128 bits of what the gateway was given as randomness', () => {
-    expect(newId((bytes) => new Uint8Array(bytes).fill(0xab))).toBe(`job_${'ab'.repeat(16)}`)
+  test('are 96 bits of what the gateway was given as randomness, after the second that they are made in', () => {
     const random = countingRandom()
-    expect(new Set(Array.from({ length: 100 }, () => newId(random))).size).toBe(100)
+    expect(newId((bytes) => new Uint8Array(bytes).fill(0xab), T)).toBe(`job_6920b4b2${'ab'.repeat(12)}`)
+    expect(new Set(Array.from({ length: 100 }, () => newId(random, T))).size).toBe(100)
+  })
+
+  test('are in the order of their seconds, so that a storage appends them to its index', () => {
+    const random = countingRandom()
+    const seconds = [0, 999_000, 1_000_000, T - 1_000, T, T + 1_000, 4_294_967_295_000]
+    const ids = seconds.map((now) => newId(random, now))
+    expect(ids.toSorted()).toEqual(ids)
+    expect(new Set(ids.map((id) => id.length))).toEqual(new Set(['job_'.length + 32]))
   })
 
   test('a fingerprint tells requests apart by method, path and body', () => {
