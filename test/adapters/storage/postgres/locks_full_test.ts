@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { Client } from 'pg'
-import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
+import { postgresStorage, type PostgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
 import type { Opened } from '../../../../core/ports/mod.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { newCall, signed, T } from '../../../conformance/storage_questions.ts'
@@ -48,6 +48,7 @@ async function expectOneOpened(a: Opened, b: Opened): Promise<void> {
   expect(replayed).toMatchObject({ kind: 'replayed', call: { id: a.kind === 'opened' ? 'a' : 'b' } })
 }
 
+const { payer, asset } = newCall('a')
 const CAP = { observed: usdc(10n), asOf: T }
 const at = { now: T, until: T + 60_000, cap: CAP }
 
@@ -122,6 +123,84 @@ test('a step that was decided on rows which another replica has changed since is
   await close()
 }, 60_000)
 
+const RESULT = { result: 'made', expiresAt: T + 60_000 }
+const PAID = {
+  kind: 'paid',
+  receipt: { transaction: '0x1', network: 'eip155:8453', payer: '0xa', amount: '5' },
+} as const
+
+/** A call that one replica has opened and claimed, so that it finishes it on what it has seen. */
+async function claimed(storage: PostgresStorage): Promise<void> {
+  await storage.openCall(newCall('a'), signed('a'), at)
+  const claim = await storage.claimSettlement('a', signed('a'), { now: T, until: T + 9, result: RESULT })
+  expect(claim).toEqual({ kind: 'yours', token: 1 })
+}
+
+test('a settlement that another replica is taking over is not given up by the one that had claimed it', async () => {
+  const { one, holder, waiting, close } = await table()
+  await claimed(one)
+  await holder.query("BEGIN; UPDATE calls SET claim_token = 2, claim_expires_at = claim_expires_at + 99 WHERE id = 'a'")
+  const finished = one.finishSettlement('a', 1, { kind: 'dead' }, { now: T })
+  await waiting(1)
+  await holder.query('COMMIT')
+  expect(await finished).toBe(false)
+  expect((await one.getCall('a'))?.paymentStatus).toBe('settling')
+  expect((await one.listAuthorizations('a')).map(({ status }) => status)).toEqual(['sent'])
+  await close()
+}, 60_000)
+
+test('a settlement whose authorization another replica is marking is finished on what that has become', async () => {
+  const { one, holder, waiting, close } = await table()
+  await claimed(one)
+  await holder.query("BEGIN; UPDATE authorizations SET status = 'dead' WHERE key = 'a'")
+  const finished = one.finishSettlement('a', 1, PAID, { now: T })
+  await waiting(1)
+  await holder.query('COMMIT')
+  expect(await finished).toBe(true)
+  expect((await one.getCall('a'))?.paymentStatus).toBe('settled')
+  expect((await one.listAuthorizations('a')).map(({ status }) => status)).toEqual(['paid'])
+  expect((await one.spendByModel(payer, 0)).map(({ calls }) => calls)).toEqual([1])
+  await close()
+}, 60_000)
+
+test('an authorization that another replica is giving up is not sent by a claim that has seen it open', async () => {
+  const { one, holder, waiting, close } = await table()
+  await one.openCall(newCall('a'), signed('a'), at)
+  await holder.query("BEGIN; UPDATE authorizations SET status = 'dead' WHERE key = 'a'")
+  const claim = one.claimSettlement('a', signed('a'), { now: T, until: T + 9, result: RESULT })
+  await waiting(1)
+  await holder.query('COMMIT')
+  expect((await claim).kind).not.toBe('yours')
+  expect((await one.listAuthorizations('a')).map(({ status }) => status)).toEqual(['dead'])
+  await close()
+}, 60_000)
+
+test('a call that another replica is failing is not claimed by the one that has made its result', async () => {
+  const { one, holder, waiting, close } = await table()
+  await one.openCall(newCall('a'), signed('a'), at)
+  await holder.query("BEGIN; UPDATE calls SET work_status = 'failed', error = 'lost' WHERE id = 'a'")
+  const claim = one.claimSettlement('a', signed('a'), { now: T, until: T + 9, result: RESULT })
+  await waiting(1)
+  await holder.query('COMMIT')
+  expect((await claim).kind).not.toBe('yours')
+  expect(await one.getCall('a')).toMatchObject({ workStatus: 'failed', paymentStatus: 'verified', result: null })
+  await close()
+}, 60_000)
+
+test('of two replicas that claim a call at the same time, one may settle it, whichever has seen it last', async () => {
+  const { one, two, holder, waiting, close } = await table()
+  await one.openCall(newCall('a'), signed('a'), at)
+  await holder.query("BEGIN; SELECT 1 FROM calls WHERE id = 'a' FOR UPDATE")
+  const claims = [two, one].map((each) =>
+    each.claimSettlement('a', signed('a'), { now: T, until: T + 9, result: RESULT }),
+  )
+  await waiting(2)
+  await holder.query('COMMIT')
+  expect((await Promise.all(claims)).map(({ kind }) => kind).toSorted()).toEqual(['taken', 'yours'])
+  expect((await one.listAuthorizations('a')).map(({ status }) => status)).toEqual(['sent'])
+  await close()
+}, 60_000)
+
 test('an authorization that a failed call has freed opens one call, whichever replica has seen it last', async () => {
   const { one, two, holder, waiting, close } = await table()
   await one.openCall(newCall('failed'), signed('key'), at)
@@ -136,7 +215,6 @@ test('an authorization that a failed call has freed opens one call, whichever re
   await close()
 }, 60_000)
 
-const { payer, asset } = newCall('a')
 for (const name of ['authorization a', `payer ${JSON.stringify([payer, asset])}`])
   test(`an open waits for a replica of the first release that has locked the name of its ${name.split(' ')[0]}`, async () => {
     const { one, holder, waiting, close } = await table({ besideOlder: true })
