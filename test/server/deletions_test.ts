@@ -37,7 +37,7 @@ const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason:
   'adapters/storage/postgres/lookups.ts': [
     ['DELETE FROM open_calls', 'a row by which an open call was found, which has ended; the call stays', 2],
     ['DELETE FROM settled_calls', 'a row by which a settled call was found, which is deleted or changed'],
-    ['DELETE FROM spendable_authorizations', 'a row by which an authorization was found that can be spent no more'],
+    ['DELETE FROM spendable_authorizations', 'a row by which an authorization was found that can be spent no more', 3],
     ['DELETE FROM spend_totals', 'a sum of no calls'],
   ],
   'adapters/storage/postgres/migrations.ts': [['DELETE FROM migrations', 'names of steps that the baseline replaces']],

@@ -78,16 +78,12 @@ const TABLES = `
   );
   CREATE INDEX spendable_of_wallet ON spendable_authorizations (wallet, until);`
 
-const FUNCTIONS = `
-  CREATE FUNCTION opened_call() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    IF ${isOpen('NEW')} THEN INSERT INTO open_calls VALUES (NEW.id); END IF;
-    RETURN NULL;
-  END $$;
-  CREATE FUNCTION changed_call() RETURNS trigger LANGUAGE plpgsql AS $$
+/** Keeps the tables above and the sums when a call changes. */
+const changedCall = (more: { readonly declared?: string; readonly done?: string } = {}) => `
+  CREATE OR REPLACE FUNCTION changed_call() RETURNS trigger LANGUAGE plpgsql AS $$
   DECLARE
     was_open boolean := ${isOpen('OLD')};
-    is_open boolean := ${isOpen('NEW')};
+    is_open boolean := ${isOpen('NEW')};${more.declared ?? ''}
   BEGIN
     IF was_open AND NOT is_open THEN
       DELETE FROM open_calls WHERE open_id = NEW.id;
@@ -117,9 +113,16 @@ const FUNCTIONS = `
       END IF;
       IF ${hasEnded('NEW')} THEN${countWork('NEW', '1')}
       END IF;
-    END IF;
+    END IF;${more.done ?? ''}
     RETURN NULL;
-  END $$;
+  END $$;`
+
+const FUNCTIONS = `
+  CREATE FUNCTION opened_call() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    IF ${isOpen('NEW')} THEN INSERT INTO open_calls VALUES (NEW.id); END IF;
+    RETURN NULL;
+  END $$;${changedCall()}
   CREATE FUNCTION deleted_call() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     IF ${isOpen('OLD')} THEN DELETE FROM open_calls WHERE open_id = OLD.id; END IF;
@@ -208,6 +211,32 @@ const FILL_OPEN = `
     UNION SELECT id FROM calls WHERE payment_status IN ('settling', 'unresolved');
   INSERT INTO spendable_authorizations
     SELECT payer, expires_at, call, position FROM authorizations WHERE status IN ('open', 'sent');`
+
+/**
+ * Authorizations of a call that has failed uncharged are not found among those that may be spent, unless it comes back
+ * to life: each call that their wallet opens would read them all until they expire.
+ */
+const FAILED = (call: string) => `${call}.work_status = 'failed' AND ${call}.payment_status = 'verified'`
+const SPENDABLE_ROW = `wallet = authorizations.payer AND until = authorizations.expires_at AND spendable_of = call
+  AND at = position`
+
+export const FAILED_CALLS = `
+  -- No call may come back to life between the last statement and the end of the step.
+  LOCK TABLE calls IN SHARE ROW EXCLUSIVE MODE;${changedCall({
+    declared: `
+    had_failed boolean := ${FAILED('OLD')};
+    has_failed boolean := ${FAILED('NEW')};`,
+    done: `
+    IF has_failed AND NOT had_failed THEN
+      DELETE FROM spendable_authorizations USING authorizations WHERE call = NEW.id AND ${SPENDABLE_ROW};
+    ELSIF had_failed AND NOT has_failed THEN
+      INSERT INTO spendable_authorizations SELECT payer, expires_at, call, position FROM authorizations
+      WHERE call = NEW.id AND ${isSpendable('authorizations')}
+        AND NOT EXISTS (SELECT 1 FROM spendable_authorizations WHERE ${SPENDABLE_ROW});
+    END IF;`,
+  })}
+  DELETE FROM spendable_authorizations USING authorizations, calls
+    WHERE ${SPENDABLE_ROW} AND calls.id = call AND ${FAILED('calls')};`
 
 export const LOOKUPS = TABLES + FUNCTIONS + TRIGGERS + SHAPES + FILL_OPEN
 

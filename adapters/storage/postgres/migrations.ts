@@ -3,7 +3,7 @@ import { DatabaseError, sanitized } from '../database_error.ts'
 import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import { baseline } from './baseline.ts'
 import { BUYERS } from './buyers.ts'
-import { DUE, LOOKUPS, SETTLED } from './lookups.ts'
+import { DUE, FAILED_CALLS, LOOKUPS, SETTLED } from './lookups.ts'
 
 /** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
 const PAYERS = `
@@ -40,6 +40,7 @@ export const migrations: readonly Migration[] = [
   { name: 'calls by when they are due', suitsOlder: true, index: 'calls_due', sql: DUE },
   { name: 'buyers by day', suitsOlder: true, sql: BUYERS },
   { name: 'denser pages of calls', suitsOlder: true, sql: DENSER },
+  { name: 'failed calls spend nothing', suitsOlder: true, sql: FAILED_CALLS },
 ]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { SUPERSEDED } from '../../../../adapters/storage/postgres/lookups.ts'
 import { migrations } from '../../../../adapters/storage/postgres/migrations.ts'
 import { postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
+import { LOST } from '../../../../core/payment/ledger/states.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import { newCall, signed, T } from '../../../conformance/storage_questions.ts'
 import { type PostgresServer, postgresServer } from './postgres_server.ts'
@@ -81,6 +82,54 @@ test('calls that a replica of the first release opens and settles are found like
   expect((await storage.openCall(call, mine, { now: T + 60, until: T + 99, cap })).kind).toBe('opened')
   expect(await storage.pruneLedger(T + 30, T + 3 * DAY)).toBe(1)
   expect(await server.run(url, 'SELECT settled_id FROM settled_calls')).toEqual([])
+  await storage.close()
+})
+
+const spendable = (url: string) =>
+  server.run(url, 'SELECT spendable_of AS call FROM spendable_authorizations ORDER BY 1')
+
+test('authorizations of calls that failed are not read by each call that their wallet opens', async () => {
+  const url = await server.fresh()
+  const storage = postgresStorage(url)
+  const cap = { observed: usdc(10n), asOf: T }
+  for (const id of ['a', 'b', 'c']) {
+    const call = newCall(id, { quote: usdc(6n) })
+    expect((await storage.openCall(call, signed(id), { now: T, until: T + 9, cap })).kind).toBe('opened')
+    await storage.moveCall(id, { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+  }
+  await storage.openCall(newCall('d'), signed('d'), { now: T, until: T + 9, cap })
+  expect(await spendable(url)).toEqual([{ call: 'd' }])
+  // The authorization of a failed call, offered again, is bound to another one.
+  await storage.openCall(newCall('e'), signed('a'), { now: T, until: T + 9, cap })
+  expect(await spendable(url)).toEqual([{ call: 'd' }, { call: 'e' }])
+  await storage.close()
+})
+
+test('a call that comes back to its worker after it was declared lost counts again as open', async () => {
+  const url = await server.fresh()
+  const storage = postgresStorage(url)
+  const at = { now: T, until: T + 9, cap: { observed: usdc(10n), asOf: T } }
+  await storage.openCall(newCall('a', { quote: usdc(6n), workerId: 'me' }), signed('a'), at)
+  await storage.moveCall('a', { workStatus: ['queued'] }, { workStatus: 'failed', error: LOST })
+  expect(await spendable(url)).toEqual([])
+  expect(await storage.renew('me', ['a'], T + 99)).toEqual(['a'])
+  expect(await spendable(url)).toEqual([{ call: 'a' }])
+  const over = await storage.openCall(newCall('b', { quote: usdc(5n) }), signed('b'), at)
+  expect(over).toMatchObject({ kind: 'over', sum: 11n })
+  await storage.close()
+})
+
+test('an upgrade forgets what calls that have failed might spend, and keeps what others might', async () => {
+  const url = await server.fresh()
+  const step = migrations.findIndex(({ name }) => name === 'failed calls spend nothing')
+  const older = postgresStorage(url, { schema: migrations.slice(0, step) })
+  for (const id of ['failed', 'open']) await older.openCall(newCall(id), signed(id), { now: T, until: T + 9 })
+  await older.moveCall('failed', { workStatus: ['queued'] }, { workStatus: 'failed', error: 'upstream' })
+  expect(await spendable(url)).toEqual([{ call: 'failed' }, { call: 'open' }])
+  await older.close()
+  const storage = postgresStorage(url)
+  await storage.ready()
+  expect(await spendable(url)).toEqual([{ call: 'open' }])
   await storage.close()
 })
 

@@ -6,7 +6,7 @@ import { ask } from '../../../../adapters/storage/postgres/statements.ts'
 import type { Statement } from '../../../../adapters/storage/sql/statement.ts'
 import { type PostgresServer, postgresServer } from './postgres_server.ts'
 
-const [CALLS, OPEN, PAGE] = [20_000, 200, 50]
+const [CALLS, OPEN, FAILED, PAGE] = [20_000, 200, 2_000, 50]
 /** Days of the sums by wallet. */
 const DAYS = 21
 const WHALE = '0xwhale'
@@ -19,7 +19,7 @@ beforeAll(async () => {
 }, 300_000)
 afterAll(() => server.stop(), 60_000)
 
-/** A call a second, the last of them open. Nine of ten are the whale's. */
+/** A call a second, the last of them open, and then many that fail. Nine of ten are the whale's. */
 const FILL = `
   INSERT INTO calls (id, gateway, endpoint, payer, asset, quote, "authorization", fingerprint, created_at, work_status,
     payment_status, worker_id, lease_expires_at, settled_at, expires_at, claim_token, claim_fresh, emptied, offer, receipt)
@@ -28,7 +28,7 @@ const FILL = `
     CASE WHEN n > ${CALLS} THEN 'verified' ELSE 'settled' END, 'me', n, CASE WHEN n > ${CALLS} THEN NULL ELSE n * 1000 END,
     n * 1000, 1, false, n <= ${CALLS / 2}, '{}',
     CASE WHEN n > ${CALLS} THEN NULL ELSE '{"transaction":"0x' || md5(n::text) || '","block":' || n || '}' END
-  FROM generate_series(1, ${CALLS + OPEN}) n;
+  FROM generate_series(1, ${CALLS + OPEN + FAILED}) n;
   INSERT INTO settled_calls SELECT payer, settled_at, id, right(md5(right(id, -5)), 16), right(id, -5)::bigint FROM calls
     WHERE payment_status = 'settled';
   INSERT INTO authorizations SELECT "authorization", id, payer, 0,
@@ -36,6 +36,7 @@ const FILL = `
   INSERT INTO records SELECT 'channel', 'r' || n, 'shop', 10 ^ 15 FROM generate_series(1, ${CALLS}) n;
   INSERT INTO spend_totals SELECT payer, settled_at / 1000000, 'devnet', 'images', '', 'asset', 1, 1, 0, 5, 0, 0, 1
     FROM calls WHERE payment_status = 'settled' ON CONFLICT DO NOTHING;
+  UPDATE calls SET work_status = 'failed' WHERE created_at > ${(CALLS + OPEN) * 1_000};
   UPDATE calls SET due_at = expires_at`
 
 type Node = {
