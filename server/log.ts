@@ -3,6 +3,7 @@
  * cost a quarter of the throughput.
  */
 import { pino } from 'pino'
+import { boundedMap } from '../core/lib/mod.ts'
 import type { Log } from '../core/mod.ts'
 import { withoutKeys } from '../core/x402/mod.ts'
 import { prettyLines } from './pretty_log.ts'
@@ -44,6 +45,8 @@ export function serverLog(level: string): ServerLog {
     destination,
   )
   const isInfoEnabled = logger.isLevelEnabled('info')
+  const pathText = remembered((path) => JSON.stringify(masked(path)))
+  const ipText = remembered((ip) => JSON.stringify(ip))
   let buffer = ''
   const timer = setInterval(() => {
     writeBuffer()
@@ -68,8 +71,8 @@ export function serverLog(level: string): ServerLog {
       const named = tool === undefined ? '' : `,"tool":${JSON.stringify(tool)}`
       // Built by hand, because pino takes four times as long. `id` and `method` are tokens and need no escaping.
       buffer +=
-        `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${JSON.stringify(masked(path))},` +
-        `"status":${status},"ms":${ms},"ip":${JSON.stringify(ip)}${named},"msg":"request"}\n`
+        `{"level":30,"time":${Date.now()},"id":"${id}","method":"${method}","path":${pathText(path)},` +
+        `"status":${status},"ms":${ms},"ip":${ipText(ip)}${named},"msg":"request"}\n`
       if (buffer.length >= BUFFER_BYTES) writeBuffer()
     },
     flush() {
@@ -78,6 +81,21 @@ export function serverLog(level: string): ServerLog {
     },
   }
 }
+
+/** The same function, remembering its results for short texts, since most requests are for few paths. */
+function remembered(make: (text: string) => string): (text: string) => string {
+  const known = boundedMap<string>(MAX_TEXTS)
+  return (text) => {
+    if (text.length > LONGEST) return make(text)
+    const before = known.get(text)
+    if (before !== undefined) return before
+    const made = make(text)
+    known.set(text, made)
+    return made
+  }
+}
+const MAX_TEXTS = 500
+const LONGEST = 200
 
 /** Readable lines at once, where a person watches. */
 function terminal() {

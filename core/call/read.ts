@@ -32,7 +32,8 @@ export async function read(engine: Engine, incoming: Incoming): Promise<Received
   if (engine.ports.chain.apiKeys) refuseKeyInBody(body)
   const parsed = value()
   const given = parsed instanceof Promise ? await parsed : parsed
-  await pauseIfLarge(engine, body)
+  const pause = pauseIfLarge(engine, body)
+  if (pause) await pause
   return { ...incoming, body, given, isProbe, counting }
 }
 

@@ -5,11 +5,14 @@
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
 import { utf8ToBytes } from '@noble/hashes/utils'
+import { toBase64Url } from './base64.ts'
 
-type Mac = (text: string) => Uint8Array
+/** Returns the code of a text in base64url without padding. */
+type Mac = (text: string) => string
 /** A hash of texts in UTF-8 and of bytes, one after another. */
 type Hash = { update(part: string | Uint8Array): Hash; digest(): Uint8Array }
-type Crypto = { createHmac?(hash: string, key: Uint8Array): Hash; createHash?(hash: string): Hash }
+type Keyed = { update(text: string): { digest(encoding: 'base64url'): string } }
+type Crypto = { createHmac?(hash: string, key: Uint8Array): Keyed; createHash?(hash: string): Hash }
 type Runtime = { readonly process?: { getBuiltinModule?(name: string): Crypto | undefined } }
 
 const native = (): Crypto => (globalThis as Runtime).process?.getBuiltinModule?.('node:crypto') ?? {}
@@ -33,10 +36,10 @@ export function portableSha256(): Hash {
 /** Returns the function that authenticates a text, in UTF-8, with this key. */
 export function hmacSha256(key: Uint8Array): Mac {
   const { createHmac } = native()
-  return createHmac ? (text) => createHmac('sha256', key).update(text).digest() : portableHmac(key)
+  return createHmac ? (text) => createHmac('sha256', key).update(text).digest('base64url') : portableHmac(key)
 }
 
 export function portableHmac(key: Uint8Array): Mac {
   const keyed = hmac.create(sha256, key)
-  return (text) => keyed.clone().update(utf8ToBytes(text)).digest()
+  return (text) => toBase64Url(keyed.clone().update(utf8ToBytes(text)).digest())
 }

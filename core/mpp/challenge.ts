@@ -26,8 +26,8 @@ const PARAMETERS = [
 /** The bytes that the id of a challenge is a keyed hash of. */
 export function boundText(slots: Omit<Challenge, 'id'>): string {
   const { realm, method, intent, request, expires = '', digest = '', header, opaque = '' } = slots
-  const named = header === undefined || header.toLowerCase() === 'authorization' ? [] : [header]
-  return [realm, method, intent, request, expires, digest, ...named, opaque].join('|')
+  const named = header === undefined || header.toLowerCase() === 'authorization' ? '' : `${header}|`
+  return `${realm}|${method}|${intent}|${request}|${expires}|${digest}|${named}${opaque}`
 }
 
 /** Seconds since 1970 at which a challenge and its payment end; undefined without a valid `expires`. */
@@ -57,7 +57,7 @@ export function issuer(secrets: readonly Uint8Array[], random: (bytes: number) =
   const [newest] = keyed
   if (!newest) throw new RangeError('challenges need a secret')
   const timeOf = timeTexts()
-  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => toBase64Url(mac(boundText(slots)))
+  const idUnder = (mac: typeof newest, slots: Omit<Challenge, 'id'>) => mac(boundText(slots))
   return {
     challenge(offer, at) {
       const expires = timeOf(Math.floor(at.now / 1000) + offer.maxTimeoutSeconds)
