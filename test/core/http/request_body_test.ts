@@ -484,11 +484,11 @@ describe('the bytes of a request in the budget', () => {
       },
     }
   }
-  const bodyOf = (text: string) =>
+  const bodyOf = (body: string | Uint8Array<ArrayBuffer>) =>
     new Request('http://x.test', {
       method: 'POST',
-      body: text,
-      headers: { 'content-length': String(new TextEncoder().encode(text).length) },
+      body,
+      headers: { 'content-length': String(Buffer.byteLength(body)) },
     })
 
   test('is three times a body, from its arrival until the request is answered; twice that where characters take two bytes', async () => {
@@ -505,6 +505,14 @@ describe('the bytes of a request in the budget', () => {
       hold.release()
       expect(state.buffered).toBe(0)
     }
+  })
+
+  test('is twice that for bytes that are no UTF-8: the replacement character takes two as well', async () => {
+    const bytes = new Uint8Array(MB).fill(0x61)
+    bytes[MB / 2] = 0xff
+    const { state, shared } = scale()
+    expect((await readBody(bodyOf(bytes), 2 * MB, holdOn(shared, ''))).indexOf('\ufffd')).toBe(MB / 2)
+    expect(state.buffered).toBe(6 * MB)
   })
 
   test('is nothing for a small body', async () => {
