@@ -1,7 +1,6 @@
 import type { Paid } from '../../core/endpoint/mod.ts'
-import type { Call } from '../../core/mod.ts'
 import type { Broken } from './law.ts'
-import { acting, below, DEFECTS, onChain, onStorage, rewriting, saying, withHeader } from './gateway_defects.ts'
+import { acting, below, DEFECTS, keepingFailed, onChain, rewriting, saying, withHeader } from './gateway_defects.ts'
 import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** An endpoint sold by gateways that are each wrong in one way. */
@@ -92,19 +91,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
     broken(
       'a failure of the vendor charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
       'holds the authorization of a failed call',
-      onStorage((good) => {
-        const ids = new Map<string, string>()
-        return {
-          async openCall(call, authorization, at) {
-            ids.set(authorization.key, call.id)
-            return await good.openCall(call, authorization, at)
-          },
-          async callOf(key, now) {
-            const stored = await good.getCall(ids.get(key) ?? '')
-            return stored?.error?.startsWith(sold.failure) ? stored : await good.callOf(key, now)
-          },
-        }
-      }),
+      keepingFailed(({ error }) => error?.startsWith(sold.failure) === true),
     ),
     broken(
       'media that cannot be mirrored is served as the vendor made it, and not called backed up',
@@ -133,26 +120,7 @@ export function brokenEndpoints(sold: Paid): readonly Broken<EndpointFixture>[] 
         },
       })),
     ),
-    broken(
-      'a result that nobody collects is never charged',
-      'sweeps up what has not been paid',
-      onStorage((good) => {
-        const ids: string[] = []
-        return {
-          openCall(call, ...rest) {
-            ids.push(call.id)
-            return good.openCall(call, ...rest)
-          },
-          async unsettled(...args) {
-            const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter(
-              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus === 'verified',
-            )
-            return [...(await good.unsettled(...args)), ...unpaid]
-          },
-        }
-      }),
-    ),
+    broken('a result that nobody collects is never charged', ...DEFECTS.sweepsUnpaid),
     broken('a buyer who hangs up is not charged, and collects by polling', ...DEFECTS.unawareOfLeavers),
     broken(
       'a refused settlement withholds the result, and a later poll collects it (contract 1.30, 1.33)',

@@ -1,9 +1,8 @@
 import type { Paid } from '../../core/endpoint/mod.ts'
 import { LOST } from '../../core/payment/ledger/mod.ts'
-import type { Call } from '../../core/mod.ts'
 import type { KitOptions } from '../kit.ts'
 import type { Broken } from './law.ts'
-import { acting, DEFECTS, onChain, onStorage, rewriting, saying, withHeader } from './gateway_defects.ts'
+import { acting, DEFECTS, keepingFailed, onChain, onStorage, rewriting, saying, withHeader } from './gateway_defects.ts'
 import { type Defect, type EndpointFixture, endpointFixture } from './endpoint_fixture.ts'
 
 /** The parts of a one-shot endpoint, sold by gateways that are each wrong in one way. */
@@ -118,19 +117,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
     broken(
       'a vendor that fails, or never answers, charges nothing, and the same signed request buys afterwards (contract 1.28, 2.25)',
       'holds the authorization of a failed call',
-      onStorage((good) => {
-        const ids = new Map<string, string>()
-        return {
-          async openCall(call, authorization, at) {
-            ids.set(authorization.key, call.id)
-            return await good.openCall(call, authorization, at)
-          },
-          async callOf(key, now) {
-            const stored = await good.getCall(ids.get(key) ?? '')
-            return stored?.workStatus === 'failed' && stored.error !== LOST ? stored : await good.callOf(key, now)
-          },
-        }
-      }),
+      keepingFailed(({ workStatus, error }) => workStatus === 'failed' && error !== LOST),
     ),
     broken(
       'a refused settlement withholds the result, which a poll or a resend collects and pays for (contract 1.30, 1.33)',
@@ -156,26 +143,7 @@ export function brokenOneShots(sold: Paid): readonly Broken<EndpointFixture>[] {
     ),
     broken('another wallet is refused with 403, and neither is charged (contract 2.7)', ...DEFECTS.oneWallet),
     broken('one fresh authorization pays for one of two calls', ...DEFECTS.boundToMany),
-    broken(
-      'a result that nobody collects is never charged',
-      'sweeps up what has not been paid',
-      onStorage((good) => {
-        const ids: string[] = []
-        return {
-          openCall(call, ...rest) {
-            ids.push(call.id)
-            return good.openCall(call, ...rest)
-          },
-          async unsettled(...args) {
-            const calls = await Promise.all(ids.map((id) => good.getCall(id)))
-            const unpaid = calls.filter(
-              (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus !== 'settled',
-            )
-            return [...(await good.unsettled(...args)), ...unpaid]
-          },
-        }
-      }),
-    ),
+    broken('a result that nobody collects is never charged', ...DEFECTS.sweepsUnpaid),
     broken(
       'work that dies with its process is failed, not charged, and its authorization is free',
       ...DEFECTS.noTakeOver,

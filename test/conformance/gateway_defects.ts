@@ -49,12 +49,46 @@ export const onChain = (change: (chain: Ports['chain'], ports: Ports) => Partial
   below((ports) => ({ chain: { ...ports.chain, ...change(ports.chain, ports) } }))
 export const onStorage = (change: (good: Storage) => Partial<Storage>): GatewayDefect =>
   below(({ storage }) => ({ storage: { ...storage, ...change(storage) } }))
+/** A storage that keeps the authorization of calls that failed. */
+export const keepingFailed = (isFailed: (call: Call) => boolean): GatewayDefect =>
+  onStorage((good) => {
+    const ids = new Map<string, string>()
+    return {
+      async openCall(call, authorization, at) {
+        ids.set(authorization.key, call.id)
+        return await good.openCall(call, authorization, at)
+      },
+      async callOf(key, now) {
+        const stored = await good.getCall(ids.get(key) ?? '')
+        return stored && isFailed(stored) ? stored : await good.callOf(key, now)
+      },
+    }
+  })
 export const acting = (change: (good: Gateway) => Partial<Gateway>): GatewayDefect => ({
   dress: (gateway) => ({ ...gateway, ...change(gateway) }),
 })
 
 /** Defects of gateways of every kind: the name of each, and the defect. */
 export const DEFECTS = {
+  sweepsUnpaid: [
+    'sweeps up what has not been paid',
+    onStorage((good) => {
+      const ids: string[] = []
+      return {
+        openCall(call, ...rest) {
+          ids.push(call.id)
+          return good.openCall(call, ...rest)
+        },
+        async unsettled(...args) {
+          const calls = await Promise.all(ids.map((id) => good.getCall(id)))
+          const unpaid = calls.filter(
+            (call): call is Call => call?.workStatus === 'completed' && call.paymentStatus !== 'settled',
+          )
+          return [...(await good.unsettled(...args)), ...unpaid]
+        },
+      }
+    }),
+  ],
   wrongRange: [
     'advertises what it does not sell',
     {

@@ -14,7 +14,7 @@ export type GatewayProcess = {
   kill(signal: NodeJS.Signals): void
 }
 
-type GatewayProcesses = {
+export type GatewayProcesses = {
   /** A new directory, removed after the tests of the file. */
   dir(): string
   /**

@@ -1,9 +1,9 @@
 /** A gateway killed (SIGKILL) at ten moments of calls by one API key: what it has charged, and where the key is. */
 import { afterAll, beforeAll, expect, test } from 'bun:test'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { bytesToHex, toHex } from 'viem'
-import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts'
+import { privateKeyToAccount } from 'viem/accounts'
 import { keyText, privateKeyOf } from '../../core/x402/mod.ts'
 import { keyDeposit } from '../../server/buyer/key_deposit.ts'
 import type { Offer } from '../../server/buyer/signed_payment.ts'
@@ -11,6 +11,7 @@ import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { wallets } from '../bench/buyers.ts'
 import { decodeHeader } from '../kit.ts'
 import { type GatewayProcess, gatewayProcesses } from './gateway_process.ts'
+import { killedGateway } from './killed_gateway.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const ORDER = { model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 200 }
@@ -19,7 +20,6 @@ const DEPOSIT = 5_000_000n
 const CALLS = 12
 
 const { dir: freshDir, start } = gatewayProcesses()
-const CHANNEL_KEY = generatePrivateKey()
 const SEED = new Uint8Array(32).fill(0x37)
 const KEY = keyText(SEED, 'test')
 let devnet: Devnet
@@ -76,31 +76,8 @@ function countingVendor() {
   }
 }
 
-function gatewayIn(at: string): GatewayProcess {
-  const config = `
-[vendors.vendor-h]
-chat = "openai-chat"
-base_url = "${vendor.origin}/v1"
-
-[[gateways]]
-name = "shop"
-network = "${devnet.network}"
-pay_to = "${devnet.payTo}"
-rpc_url_env = "RPC_URL"
-relayer_key_env = "RELAYER"
-schemes = ["exact", "batch-settlement"]
-channel_key_env = "CHANNEL_KEY"
-keys = true
-`
-  writeFileSync(join(at, 'farebox.toml'), config)
-  return start(at, {
-    RPC_URL: devnet.rpcUrl,
-    RELAYER: devnet.relayerKey,
-    CHANNEL_KEY,
-    POLL_KEYS: '5e'.repeat(32),
-    VENDOR_H_API_KEY: 'vendor-key-of-the-test',
-  })
-}
+const gatewayIn = (at: string): GatewayProcess =>
+  killedGateway(at, { start, devnet, vendor: vendor.origin, hasKeys: true })
 
 const bearer = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` }
 const micro = (text: string | null | undefined): bigint => BigInt(Math.round(Number(text ?? 0) * 1e6))

@@ -1,19 +1,19 @@
 /** A gateway killed with settlements in flight: its buyers send the same request again, and wait 30 s at most. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { toClientEvmSigner } from '@x402/evm'
 import { BatchSettlementEvmScheme } from '@x402/evm/batch-settlement/client'
 import { ExactEvmScheme } from '@x402/evm/exact/client'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { createPublicClient } from 'viem'
-import { generatePrivateKey, type PrivateKeyAccount } from 'viem/accounts'
+import type { PrivateKeyAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { type Devnet, startDevnet } from '../../server/devnet/mod.ts'
 import { wallets } from '../bench/buyers.ts'
+import { steadyHttp } from '../fault/between_blocks.ts'
+import { holdingNode } from '../fault/holding_node.ts'
 import { talker } from '../fault/talker.ts'
 import { type GatewayProcess, gatewayProcesses } from './gateway_process.ts'
-import { steadyHttp } from '../fault/between_blocks.ts'
+import { killedGateway } from './killed_gateway.ts'
 
 const COMPLETIONS = '/api/v1/chat/completions'
 const ASK = { model: 'vendor-h/chat-4', messages: [{ role: 'user', content: 'Hello?' }], max_tokens: 200 }
@@ -41,63 +41,7 @@ afterAll(async () => {
   for (const step of undo.reverse()) await step()
 })
 
-/** The node, behind a wire that can hold transactions: the node has them, and their sender learns nothing. */
-function holdingNode(upstream: string) {
-  let isHolding = false
-  let firstSent = Promise.withResolvers<void>()
-  const server = Bun.serve({
-    port: 0,
-    hostname: '127.0.0.1',
-    idleTimeout: 0,
-    async fetch(request) {
-      const question = await request.text()
-      const headers = { 'content-type': 'application/json' }
-      const answer = await (await fetch(upstream, { method: 'POST', headers, body: question })).text()
-      if (isHolding && question.includes('eth_sendRawTransaction')) {
-        firstSent.resolve()
-        await new Promise<never>(() => {})
-      }
-      return new Response(answer, { headers })
-    },
-  })
-  return {
-    url: server.url.href,
-    /** Resolves when the first transaction is held. */
-    hold() {
-      firstSent = Promise.withResolvers()
-      isHolding = true
-      return firstSent.promise
-    },
-    release: () => void (isHolding = false),
-    stop: () => server.stop(true),
-  }
-}
-
-function gatewayIn(at: string): GatewayProcess {
-  const config = `
-[vendors.vendor-h]
-chat = "openai-chat"
-base_url = "${talks}/v1"
-
-[[gateways]]
-name = "shop"
-network = "${devnet.network}"
-pay_to = "${devnet.payTo}"
-rpc_url_env = "RPC_URL"
-relayer_key_env = "RELAYER"
-schemes = ["exact", "batch-settlement"]
-channel_key_env = "CHANNEL_KEY"
-`
-  writeFileSync(join(at, 'farebox.toml'), config)
-  return start(at, {
-    RPC_URL: node.url,
-    RELAYER: devnet.relayerKey,
-    CHANNEL_KEY: CHANNEL_KEY,
-    POLL_KEYS: '5e'.repeat(32),
-    VENDOR_H_API_KEY: 'key-of-the-test',
-  })
-}
-const CHANNEL_KEY = generatePrivateKey()
+const gatewayIn = (at: string): GatewayProcess => killedGateway(at, { start, devnet, vendor: talks, rpcUrl: node.url })
 
 type Sent = { readonly header: string; readonly body: string }
 

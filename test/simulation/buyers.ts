@@ -62,21 +62,6 @@ async function heard(reply: Reply, gone: AbortSignal): Promise<Reply> {
   }
 }
 
-/** A round of a process's own timer; the next begins when this one has ended. */
-export function maintain(world: World, process: Process): void {
-  const name = `${ownerOf(process.index)} tends #${world.step}`
-  world.say(() => name)
-  process.isMaintaining = true
-  world.start({ name, kind: 'maintain', process }, async () => {
-    try {
-      await process.gateway.maintain()
-    } finally {
-      process.isMaintaining = false
-    }
-    return undefined
-  })
-}
-
 /** The authorization that opened a call. */
 export function openerOf(world: World, id: string): Signed {
   const signed = world.byKey(world.ledgerRows.row(id)?.authorization ?? '')

@@ -1,6 +1,7 @@
 /** Everything that may happen in a run, and how often. */
-import { alive, openerOf, poll, post, maintain } from './buyers.ts'
+import { alive, openerOf, poll, post } from './buyers.ts'
 import { close } from './limits.ts'
+import { maintain } from './scheduler.ts'
 import type { World } from './world.ts'
 
 /** A little more than the dearest product costs. */
@@ -113,28 +114,6 @@ export function stormyHabitsOf(world: World): Habits {
     ],
     lives: [7_200],
   }
-}
-
-function happen(world: World, habits: Habits): void {
-  const { events } = habits
-  let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)
-  for (const [event, weight] of events) {
-    left -= weight
-    if (left < 0) return event(world, habits)
-  }
-}
-
-/** One step: something goes on, or falls asleep, or something happens. */
-export function step(world: World, habits: Habits): void {
-  const { chance } = world
-  const ready = world.ready().filter(({ actor }) => actor.asleepUntil <= world.step)
-  const next = ready.length > 0 ? chance.pick(ready) : undefined
-  if (next && chance.isLucky(habits.sleeps)) {
-    next.actor.asleepUntil = world.step + 6 + chance.below(30)
-    return
-  }
-  if (next && chance.isLucky(habits.releases)) return world.release(next)
-  happen(world, habits)
 }
 
 // ── buyers ──────────────────────────────────────────────────────────────────────────────────────────────────────────

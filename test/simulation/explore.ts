@@ -2,13 +2,13 @@
  * One run: everything that can go wrong, in an order that its seed decides; then all is well again, and the books are
  * closed.
  */
-import { alive, openerOf, poll, post, maintain } from './buyers.ts'
+import { alive, openerOf, poll, post } from './buyers.ts'
 import type { Violation } from './ledger.ts'
 import { close, OPEN } from './limits.ts'
-import { type Habits, habitsOf, harshHabitsOf, PRICE, step, stormyHabitsOf } from './events.ts'
+import { type Habits, habitsOf, harshHabitsOf, PRICE, stormyHabitsOf } from './events.ts'
 import { isLive } from './products.ts'
 import type { Setup } from './setup.ts'
-import type { Process } from './scheduler.ts'
+import { maintain, type Process, step } from './scheduler.ts'
 import { retireOlder, upgradingHabitsOf } from './upgrades/events.ts'
 import { judgeSums } from './upgrades/sums.ts'
 import { createWorld, type Signed, type World } from './world.ts'

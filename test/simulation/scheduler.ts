@@ -284,3 +284,45 @@ export function createScheduler<Signed>(
   }
   return scheduler
 }
+
+/** Events by their weights, and the shares of steps in which something goes on, or falls asleep. */
+type Pace<World, Habits> = {
+  readonly releases: number
+  readonly sleeps: number
+  readonly events: readonly (readonly [event: (world: World, habits: Habits) => void, weight: number])[]
+}
+
+/** One step: something goes on, or falls asleep, or something happens. */
+export function step<
+  World extends Pick<Scheduler<any>, 'chance' | 'step' | 'ready' | 'release'>,
+  Habits extends Pace<World, Habits>,
+>(world: World, habits: Habits): void {
+  const { chance } = world
+  const ready = world.ready().filter(({ actor }) => actor.asleepUntil <= world.step)
+  const next = ready.length > 0 ? chance.pick(ready) : undefined
+  if (next && chance.isLucky(habits.sleeps)) {
+    next.actor.asleepUntil = world.step + 6 + chance.below(30)
+    return
+  }
+  if (next && chance.isLucky(habits.releases)) return world.release(next)
+  let left = chance.next() * habits.events.reduce((sum, [, weight]) => sum + weight, 0)
+  for (const [event, weight] of habits.events) {
+    left -= weight
+    if (left < 0) return event(world, habits)
+  }
+}
+
+/** A round of a process's own timer; the next begins when this one has ended. */
+export function maintain(world: Pick<Scheduler<any>, 'say' | 'step' | 'start'>, process: Process): void {
+  const name = `${ownerOf(process.index)} tends #${world.step}`
+  world.say(() => name)
+  process.isMaintaining = true
+  world.start({ name, kind: 'maintain', process }, async () => {
+    try {
+      await process.gateway.maintain()
+    } finally {
+      process.isMaintaining = false
+    }
+    return undefined
+  })
+}

@@ -10,6 +10,7 @@ import { startDevnet } from '../../../server/devnet/mod.ts'
 import { solanaNode, type SolanaNode } from '../../../server/devnet/solana/node.ts'
 import { MINT } from '../../../server/devnet/solana/tokens.ts'
 import { NETWORK as SOLANA, newKey } from '../../adapters/chains/solana/solana_kit.ts'
+import { holdingNode } from '../holding_node.ts'
 import { balancer, type Fleet, type Ledger, sqliteLedger } from './ledgers.ts'
 import { farebox, type FareboxProcess } from './process.ts'
 import { type Vendor, vendor } from './vendor.ts'
@@ -261,37 +262,6 @@ async function dropUnknownSettings(process: FareboxProcess, dir: string): Promis
   const lines = readFileSync(path, 'utf8').split('\n')
   writeFileSync(path, lines.filter((_, index) => !unknown.includes(String(index + 1))).join('\n'))
   return unknown.length > 0
-}
-
-/** The node, behind a wire that can hold transactions: the node has them, and their sender learns nothing. */
-function holdingNode(upstream: string) {
-  let firstSent = Promise.withResolvers<void>()
-  let isHolding = false
-  const server = Bun.serve({
-    port: 0,
-    hostname: '127.0.0.1',
-    idleTimeout: 0,
-    async fetch(request) {
-      const body = await request.text()
-      const headers = { 'content-type': 'application/json' }
-      const answer = await (await fetch(upstream, { method: 'POST', headers, body })).text()
-      if (isHolding && body.includes('eth_sendRawTransaction')) {
-        firstSent.resolve()
-        await new Promise<never>(() => {})
-      }
-      return new Response(answer, { headers })
-    },
-  })
-  return {
-    url: server.url.href,
-    hold() {
-      firstSent = Promise.withResolvers()
-      isHolding = true
-      return firstSent.promise
-    },
-    release: () => void (isHolding = false),
-    stop: () => server.stop(true),
-  }
 }
 
 async function startSolana() {

@@ -20,13 +20,13 @@ import {
   ERC3009_COLLECTOR,
   PERMIT2,
   PERMIT2_COLLECTOR,
-  permit2Abi,
   UPTO_PROXY,
 } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import contracts from '../../../server/devnet/contracts.json' with { type: 'json' }
 import { world, type World } from '../../adapters/chains/evm/evm_kit.ts'
 import { DEVNET_ASSET } from '../../../server/devnet/mod.ts'
 import { steadyHttp } from '../../fault/between_blocks.ts'
+import { depositTypes, permit2Abi, uptoTypes } from '../../adapters/chains/evm/permit2.ts'
 
 const DAY = 86_400
 const FAR = 2n ** 40n
@@ -228,20 +228,7 @@ describe('the settlement contract', () => {
     })
     const signature = await payer.signTypedData({
       domain: permit2Domain,
-      types: {
-        PermitWitnessTransferFrom: [
-          { name: 'permitted', type: 'TokenPermissions' },
-          { name: 'spender', type: 'address' },
-          { name: 'nonce', type: 'uint256' },
-          { name: 'deadline', type: 'uint256' },
-          { name: 'witness', type: 'DepositWitness' },
-        ],
-        TokenPermissions: [
-          { name: 'token', type: 'address' },
-          { name: 'amount', type: 'uint256' },
-        ],
-        DepositWitness: [{ name: 'channelId', type: 'bytes32' }],
-      },
+      types: depositTypes,
       primaryType: 'PermitWitnessTransferFrom',
       message: {
         permitted: { token: DEVNET_ASSET, amount: 300n },
@@ -383,24 +370,7 @@ describe('the proxy of upto', () => {
     const witness = { to: seller.address, facilitator: relayer.address, validAfter: 0n }
     const signature = await payer.signTypedData({
       domain: permit2Domain,
-      types: {
-        PermitWitnessTransferFrom: [
-          { name: 'permitted', type: 'TokenPermissions' },
-          { name: 'spender', type: 'address' },
-          { name: 'nonce', type: 'uint256' },
-          { name: 'deadline', type: 'uint256' },
-          { name: 'witness', type: 'Witness' },
-        ],
-        TokenPermissions: [
-          { name: 'token', type: 'address' },
-          { name: 'amount', type: 'uint256' },
-        ],
-        Witness: [
-          { name: 'to', type: 'address' },
-          { name: 'facilitator', type: 'address' },
-          { name: 'validAfter', type: 'uint256' },
-        ],
-      },
+      types: uptoTypes,
       primaryType: 'PermitWitnessTransferFrom',
       message: { ...permit, spender: UPTO_PROXY, witness },
     })

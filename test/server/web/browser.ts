@@ -1,9 +1,10 @@
 /** A real browser for tests: Debian's Chromium, driven by playwright-core. */
-import { test } from 'bun:test'
+import { afterAll, beforeAll, test } from 'bun:test'
 import { existsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { PROGRAMS } from '../../programs/mod.ts'
+import { gatewayProcesses } from '../gateway_process.ts'
 
 /** Of playwright-core, whose types are there only where the programs of full tests are installed. */
 export type Page = any
@@ -34,6 +35,24 @@ const FLAGS = [
 
 export const WIDTHS = [390, 1440] as const
 export const SCHEMES = ['light', 'dark'] as const
+
+/** A browser and a devnet for the tests of a file, from its first test to its last. */
+export type OnDevnet = { origin: string; browser: Browser; buyerKey: `0x${string}` }
+
+/** `isReady` gets the devnet before the first test. Its members are there once that has begun. */
+export function browserOnDevnet(isReady: (devnet: OnDevnet) => unknown = () => {}): OnDevnet {
+  const processes = gatewayProcesses()
+  const devnet: OnDevnet = { origin: '', browser: undefined, buyerKey: '0x' }
+  beforeAll(async () => {
+    if (noBrowser) return
+    const origin = await processes.start(processes.dir()).url
+    const info = (await (await fetch(`${origin}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
+    Object.assign(devnet, { origin, buyerKey: info.buyer.private_key, browser: await openBrowser() })
+    await isReady(devnet)
+  }, 60_000)
+  afterAll(async () => await devnet.browser?.close())
+  return devnet
+}
 
 /** Close it when the tests have ended. */
 export async function openBrowser(): Promise<Browser> {

@@ -1,35 +1,11 @@
 /** The page of API keys in a real browser, against a devnet: from a deposit to the refund. */
-import { afterAll, beforeAll, describe, expect } from 'bun:test'
+import { describe, expect } from 'bun:test'
 import { KEY_PATTERN } from '../../../core/x402/mod.ts'
 import { payerAt } from '../clients/payer.ts'
-import { gatewayProcesses } from '../gateway_process.ts'
-import {
-  axeProblems,
-  type Browser,
-  inBrowser,
-  noBrowser,
-  openBrowser,
-  openPage,
-  type Page,
-  SCHEMES,
-  sideways,
-  WIDTHS,
-} from './browser.ts'
+import { axeProblems, browserOnDevnet, inBrowser, openPage, type Page, SCHEMES, sideways, WIDTHS } from './browser.ts'
 import { injectWallet } from './injected_wallet.ts'
 
-const processes = gatewayProcesses()
-let origin: string
-let browser: Browser
-let buyerKey: `0x${string}`
-
-beforeAll(async () => {
-  if (noBrowser) return
-  origin = await processes.start(processes.dir()).url
-  const info = (await (await fetch(`${origin}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
-  buyerKey = info.buyer.private_key
-  browser = await openBrowser()
-}, 60_000)
-afterAll(async () => await browser?.close())
+const devnet = browserOnDevnet()
 
 const micro = (text: string | null | undefined): number => Math.round(Number(text) * 1e6)
 
@@ -42,7 +18,7 @@ async function deposited(page: Page, { amount, wallet }: { amount: string; walle
 }
 
 const chat = async (key: string): Promise<Response> =>
-  await fetch(`${origin}/api/v1/chat/completions`, {
+  await fetch(`${devnet.origin}/api/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
     body: JSON.stringify({ model: 'farebox/echo', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 50 }),
@@ -69,10 +45,10 @@ function watchRequests(page: Page): { url: string; authorization: string | undef
 
 describe('a key on the page', () => {
   inBrowser('is deposited for, pays a chat, shows its balance, and sends the rest back to the unit', async () => {
-    const { page, complaints } = await openPage(browser)
-    const payer = await payerAt(origin)
+    const { page, complaints } = await openPage(devnet.browser)
+    const payer = await payerAt(devnet.origin)
     const sent = watchRequests(page)
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     const before = await payer.balance()
     const key = await deposited(page, { amount: '5', wallet: 'Play wallet' })
     expect(key).toMatch(/^sk-fbx-t1/)
@@ -102,15 +78,18 @@ describe('a key on the page', () => {
     const stored = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])')
     expect([text.includes(key), String(stored).includes(key.slice(9))]).toEqual([false, false])
     for (const { url, authorization, rest } of sent) {
-      expect([url.startsWith(origin) || url.startsWith('blob:'), `${url}${rest}`.includes(key)]).toEqual([true, false])
+      expect([url.startsWith(devnet.origin) || url.startsWith('blob:'), `${url}${rest}`.includes(key)]).toEqual([
+        true,
+        false,
+      ])
       expect([undefined, `Bearer ${key}`]).toContain(authorization)
     }
     expect(complaints).toEqual([])
   })
 
   inBrowser('that was pasted is topped up, lends to a child, ends it, and is replaced', async () => {
-    const { page, complaints } = await openPage(browser)
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     const key = await deposited(page, { amount: '2', wallet: 'Play wallet' })
     await page.getByRole('button', { name: 'I have stored it: hide it' }).click()
     expect(await page.content()).not.toContain(key)
@@ -146,8 +125,8 @@ describe('a key on the page', () => {
     expect(child).toMatch(/^sk-fbx-c1/)
     expect((await chat(child)).status).toBe(200)
     expect(await figure(page, 'Left')).toBe('$3.00')
-    const other = await openPage(browser)
-    await other.page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    const other = await openPage(devnet.browser)
+    await other.page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     await other.page.getByPlaceholder('sk-fbx-…').fill(child)
     await other.page.getByRole('button', { name: 'Show its balance' }).click()
     await other.page.getByRole('heading', { name: 'Balance' }).waitFor()
@@ -165,9 +144,9 @@ describe('a key on the page', () => {
   })
 
   inBrowser('that is lost is ended by its wallet, and by no other one', async () => {
-    const { page } = await openPage(browser)
+    const { page } = await openPage(devnet.browser)
     await injectWallet(page, `0x${'7'.repeat(64)}`)
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     await deposited(page, { amount: '2', wallet: 'Play wallet' })
     const address = await page.locator('.new-key .mono').textContent()
     await page.getByRole('button', { name: 'I have stored it: hide it' }).click()
@@ -181,13 +160,13 @@ describe('a key on the page', () => {
   })
 
   inBrowser('is asked about before the page is left, until it is stored', async () => {
-    const { page } = await openPage(browser)
+    const { page } = await openPage(devnet.browser)
     const dialogs: string[] = []
     page.on('dialog', (dialog: Page) => {
       dialogs.push(dialog.type())
       void dialog.dismiss()
     })
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     await deposited(page, { amount: '2', wallet: 'Play wallet' })
     await page.close({ runBeforeUnload: true })
     await page.getByRole('button', { name: 'I have stored it: hide it' }).click()
@@ -199,9 +178,9 @@ describe('a deposit', () => {
   inBrowser(
     'by a wallet of the browser is signed once, after refusals of the network and of the signature',
     async () => {
-      const { page, complaints } = await openPage(browser)
-      const wallet = await injectWallet(page, buyerKey)
-      await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+      const { page, complaints } = await openPage(devnet.browser)
+      const wallet = await injectWallet(page, devnet.buyerKey)
+      await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
       await page.getByLabel('Deposit (USDC').fill('1.5')
       await page.getByRole('button', { name: 'Deposit with Test Wallet' }).click()
       await page.getByText('Write an amount of 2 USDC or more').waitFor()
@@ -224,9 +203,9 @@ describe('a deposit', () => {
   )
 
   inBrowser('of a wallet without funds moves nothing, and says so', async () => {
-    const { page } = await openPage(browser)
+    const { page } = await openPage(devnet.browser)
     await injectWallet(page, `0x${'7'.repeat(64)}`)
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Deposit with Test Wallet' }).click()
     await page.getByRole('alert').waitFor()
     expect(await page.getByRole('alert').textContent()).toContain('Nothing moved')
@@ -234,8 +213,8 @@ describe('a deposit', () => {
   })
 
   inBrowser('whose answer is lost keeps the key in view, and is made once', async () => {
-    const { page } = await openPage(browser)
-    const payer = await payerAt(origin)
+    const { page } = await openPage(devnet.browser)
+    const payer = await payerAt(devnet.origin)
     await page.clock.install()
     let isLost = true
     let isFirst = true
@@ -246,7 +225,7 @@ describe('a deposit', () => {
       await route.fulfill({ status: 404, contentType: 'text/plain', body: 'no backend' })
       await page.clock.fastForward(10_000)
     })
-    await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
     const before = await payer.balance()
     await page.getByLabel('Deposit (USDC').fill('2')
     await page.getByRole('button', { name: 'Deposit with Play wallet' }).click()
@@ -272,15 +251,15 @@ describe('a deposit', () => {
 })
 
 inBrowser('a gateway that takes no keys says so on the page, and its front page does not lead there', async () => {
-  const { page, complaints } = await openPage(browser)
+  const { page, complaints } = await openPage(devnet.browser)
   await page.route('**/api/pricing', async (route: Page) => {
     const reply = await route.fetch()
     await route.fulfill({ response: reply, json: { ...(await reply.json()), api_keys: false } })
   })
-  await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+  await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
   expect(await page.getByText('This gateway takes no API keys.').count()).toBe(1)
   expect(await page.getByRole('button', { name: /Deposit/ }).count()).toBe(0)
-  await page.goto(origin, { waitUntil: 'networkidle' })
+  await page.goto(devnet.origin, { waitUntil: 'networkidle' })
   expect(await page.getByRole('link', { name: 'Get an API key' }).count()).toBe(0)
   await page.unroute('**/api/pricing')
   await page.reload({ waitUntil: 'networkidle' })
@@ -290,8 +269,8 @@ inBrowser('a gateway that takes no keys says so on the page, and its front page 
 })
 
 inBrowser('the page of a key is whole at both widths, in both colour schemes', async () => {
-  const { page, complaints } = await openPage(browser)
-  await page.goto(`${origin}/keys`, { waitUntil: 'networkidle' })
+  const { page, complaints } = await openPage(devnet.browser)
+  await page.goto(`${devnet.origin}/keys`, { waitUntil: 'networkidle' })
   await deposited(page, { amount: '2', wallet: 'Play wallet' })
   await page.getByText('Child keys, for people').click()
   await page.getByLabel('Whose, or what for').fill('Ada')

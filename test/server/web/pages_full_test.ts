@@ -1,44 +1,20 @@
 /** The pages in a real browser, against a devnet: what a person sees and buys. */
-import { afterAll, beforeAll, describe, expect } from 'bun:test'
+import { describe, expect } from 'bun:test'
 import { PAGES } from '../../../server/web/bundle.ts'
 import { pngSize } from '../clients/payer.ts'
-import { gatewayProcesses } from '../gateway_process.ts'
-import {
-  axeProblems,
-  type Browser,
-  inBrowser,
-  noBrowser,
-  openBrowser,
-  openPage,
-  type Page,
-  SCHEMES,
-  sideways,
-  WIDTHS,
-} from './browser.ts'
+import { axeProblems, browserOnDevnet, inBrowser, openPage, type Page, SCHEMES, sideways, WIDTHS } from './browser.ts'
 import { injectWallet } from './injected_wallet.ts'
 import { PICTURE, pictureOf } from './pictures.ts'
 
-const processes = gatewayProcesses()
-let origin: string
-let browser: Browser
-let buyerKey: `0x${string}`
-
-beforeAll(async () => {
-  if (noBrowser) return
-  origin = await processes.start(processes.dir()).url
-  const info = (await (await fetch(`${origin}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
-  buyerKey = info.buyer.private_key
-  browser = await openBrowser()
-})
-afterAll(async () => await browser?.close())
+const devnet = browserOnDevnet()
 
 describe('every page', () => {
   for (const { path } of PAGES.filter(({ isForOperator }) => !isForOperator))
     inBrowser(`${path} is whole at both widths, in both colour schemes, without a complaint`, async () => {
       for (const width of WIDTHS)
         for (const colorScheme of SCHEMES) {
-          const { page, complaints } = await openPage(browser, { viewport: { width, height: 900 }, colorScheme })
-          await page.goto(origin + path, { waitUntil: 'networkidle' })
+          const { page, complaints } = await openPage(devnet.browser, { viewport: { width, height: 900 }, colorScheme })
+          await page.goto(devnet.origin + path, { waitUntil: 'networkidle' })
           expect(await page.locator('h1').count()).toBe(1)
           expect(await sideways(page)).toBeLessThanOrEqual(0)
           expect(await axeProblems(page)).toEqual([])
@@ -50,8 +26,8 @@ describe('every page', () => {
 
 describe('the front page', () => {
   inBrowser('finds models by words and kind, the cheapest first, and shows code for the chosen one', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(origin)
+    const { page } = await openPage(devnet.browser)
+    await page.goto(devnet.origin)
     await page.getByRole('button', { name: 'Images', exact: true }).click()
     const prices = await page.locator('#models ~ .table tbody td:nth-child(3)').allTextContents()
     const numbers = prices.map((text: string) => Number(/\$([\d.]+)/.exec(text)?.[1]))
@@ -61,16 +37,18 @@ describe('the front page', () => {
     expect(await page.locator('#models ~ .table tbody tr').count()).toBe(1)
     await page.getByRole('button', { name: 'Code for' }).click()
     await page.getByRole('tab', { name: 'Python' }).click()
-    expect(await page.getByRole('tabpanel').textContent()).toContain(`post("${origin}/api/v1/images/generations"`)
+    expect(await page.getByRole('tabpanel').textContent()).toContain(
+      `post("${devnet.origin}/api/v1/images/generations"`,
+    )
   })
 
   inBrowser(
     'shows the price of a call as it is now, and leads to the models of a kind and into the playground',
     async () => {
-      const { page, complaints } = await openPage(browser)
-      await page.goto(origin, { waitUntil: 'networkidle' })
+      const { page, complaints } = await openPage(devnet.browser)
+      await page.goto(devnet.origin, { waitUntil: 'networkidle' })
       const question = { model: 'farebox/echo', messages: [{ role: 'user', content: 'Why is the sky blue?' }] }
-      const estimate = await fetch(`${origin}/api/v1/chat/estimate`, {
+      const estimate = await fetch(`${devnet.origin}/api/v1/chat/estimate`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify({ ...question, max_tokens: 256 }),
@@ -88,15 +66,15 @@ describe('the front page', () => {
 })
 
 inBrowser('the picture in the README can be made again, and has the size of the one that is there', async () => {
-  const made = await pictureOf(origin, browser)
+  const made = await pictureOf(devnet.origin, devnet.browser)
   expect(pngSize(made)).toBe('1600x726')
   expect(pngSize(await Bun.file(PICTURE).bytes())).toBe('1600x726')
 })
 
 describe('the playground', () => {
   inBrowser('buys a chat with the play wallet and shows the answer, the receipt and the code', async () => {
-    const { page, complaints } = await openPage(browser)
-    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
     await page.getByLabel('Your message').fill('Say hello to the browser.')
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
@@ -111,9 +89,9 @@ describe('the playground', () => {
   })
 
   inBrowser('buys a picture with a browser wallet that refuses once', async () => {
-    const { page, complaints } = await openPage(browser)
-    const wallet = await injectWallet(page, buyerKey)
-    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    const wallet = await injectWallet(page, devnet.buyerKey)
+    await page.goto(`${devnet.origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     expect(await page.locator('.price').textContent()).toContain('0.022 USDC')
     expect(await axeProblems(page)).toEqual([])
@@ -129,10 +107,10 @@ describe('the playground', () => {
   })
 
   inBrowser('pays once for a double click on a wallet that thinks about it', async () => {
-    const { page } = await openPage(browser)
-    const wallet = await injectWallet(page, buyerKey)
+    const { page } = await openPage(devnet.browser)
+    const wallet = await injectWallet(page, devnet.buyerKey)
     const answer = wallet.holdAccounts()
-    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByRole('button', { name: 'Pay with Test Wallet' }).dblclick()
     answer()
@@ -146,7 +124,7 @@ describe('the playground', () => {
   inBrowser(
     'keeps a payment where something on the way answers in place of the gateway, and goes on with it',
     async () => {
-      const { page } = await openPage(browser)
+      const { page } = await openPage(devnet.browser)
       let isFirst = true
       await page.route('**/api/v1/images/generations', async (route: Page) => {
         if (!route.request().headers()['payment-signature'] || !isFirst) return await route.continue()
@@ -154,7 +132,7 @@ describe('the playground', () => {
         await route.fetch()
         await route.fulfill({ status: 404, contentType: 'text/plain', body: 'no backend' })
       })
-      await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+      await page.goto(`${devnet.origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
       await page.getByRole('button', { name: 'Get the price' }).click()
       await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
       await page.getByText('The gateway answered 404').first().waitFor()
@@ -168,8 +146,8 @@ describe('the playground', () => {
   )
 
   inBrowser('buys a clip, which takes a while', async () => {
-    const { page, complaints } = await openPage(browser)
-    await page.goto(`${origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
     await page.locator('.media video').waitFor({ timeout: 60_000 })
@@ -178,8 +156,8 @@ describe('the playground', () => {
   })
 
   inBrowser('is what a browser gets for a route that costs money, at its address, and it buys there', async () => {
-    const { page, complaints } = await openPage(browser)
-    const reply = await page.goto(`${origin}/api/v1/stocks/us/price/AAPL`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    const reply = await page.goto(`${devnet.origin}/api/v1/stocks/us/price/AAPL`, { waitUntil: 'networkidle' })
     expect(reply?.status()).toBe(402)
     expect(reply?.headers()['payment-required']).toBeDefined()
     expect(await page.getByRole('textbox', { name: 'Path' }).inputValue()).toBe('/api/v1/stocks/us/price/AAPL')
@@ -192,8 +170,8 @@ describe('the playground', () => {
   })
 
   inBrowser('finds a model by the name of its maker, and a service by its words', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
     const choice = page.getByLabel('Model or service')
     expect(await choice.inputValue()).toBe('farebox/echo')
     const all = await choice.locator('option').count()
@@ -209,9 +187,9 @@ describe('the playground', () => {
   })
 
   inBrowser('tells an empty wallet first what helps, and the codes last', async () => {
-    const { page } = await openPage(browser)
+    const { page } = await openPage(devnet.browser)
     await injectWallet(page, `0x${'7a'.repeat(32)}`)
-    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByRole('button', { name: 'Pay with Test Wallet' }).click()
     const text = await page.getByRole('alert').textContent()
@@ -220,8 +198,8 @@ describe('the playground', () => {
   })
 
   inBrowser('never signs more than the limit of the visit', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Get the price' }).click()
     await page.getByLabel('Spend at most').fill('0.01')
     await page.getByRole('button', { name: 'Pay with Play wallet' }).click()
@@ -233,8 +211,8 @@ describe('the playground', () => {
   })
 
   inBrowser('an answer whose stream was cut is got again, whole, with the same payment', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?model=farebox/echo`, { waitUntil: 'networkidle' })
     const payments: string[] = []
     await page.route('**/api/v1/chat/completions', async (route: Page) => {
       const payment = route.request().headers()['payment-signature']
@@ -256,8 +234,8 @@ describe('the playground', () => {
   })
 
   inBrowser('a job that failed is not called bought, and is not charged', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?route=/api/v1/videos/generations`, { waitUntil: 'networkidle' })
     await page.route(/videos\/generations\/job/, (route: Page) =>
       route.fulfill({
         json: { id: 'job_1', status: 'failed', error: 'the vendor refused', payment_status: 'not_charged' },
@@ -270,8 +248,8 @@ describe('the playground', () => {
   })
 
   inBrowser('a page that was closed before the answer continues with the same payment', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/play?model=vendor-a/image-1`, { waitUntil: 'networkidle' })
     const payments: string[] = []
     let isCut = true
     await page.route('**/api/v1/images/generations', async (route: Page) => {

@@ -1,29 +1,8 @@
 /** The reference page in a real browser: search, code, and calls to try. */
-import { afterAll, beforeAll, describe, expect } from 'bun:test'
-import { gatewayProcesses } from '../gateway_process.ts'
-import {
-  axeProblems,
-  type Browser,
-  inBrowser,
-  noBrowser,
-  openBrowser,
-  openPage,
-  type Page,
-  SCHEMES,
-  sideways,
-  WIDTHS,
-} from './browser.ts'
+import { describe, expect } from 'bun:test'
+import { axeProblems, browserOnDevnet, inBrowser, openPage, type Page, SCHEMES, sideways, WIDTHS } from './browser.ts'
 
-const processes = gatewayProcesses()
-let origin: string
-let browser: Browser
-
-beforeAll(async () => {
-  if (noBrowser) return
-  origin = await processes.start(processes.dir()).url
-  browser = await openBrowser()
-})
-afterAll(async () => await browser?.close())
+const devnet = browserOnDevnet()
 
 /** The opened example of an operation. */
 async function opened(page: Page, id: string): Promise<Page> {
@@ -37,8 +16,8 @@ describe('the reference page', () => {
   for (const width of WIDTHS)
     for (const colorScheme of SCHEMES)
       inBrowser(`is whole at ${width} px, ${colorScheme}, with everything opened (contract 19.22)`, async () => {
-        const { page, complaints } = await openPage(browser, { viewport: { width, height: 900 }, colorScheme })
-        await page.goto(`${origin}/docs`, { waitUntil: 'networkidle' })
+        const { page, complaints } = await openPage(devnet.browser, { viewport: { width, height: 900 }, colorScheme })
+        await page.goto(`${devnet.origin}/docs`, { waitUntil: 'networkidle' })
         expect(await page.locator('h1').count()).toBe(1)
         expect(await sideways(page)).toBeLessThanOrEqual(0)
         const section = await opened(page, 'images.generations')
@@ -52,8 +31,8 @@ describe('the reference page', () => {
       })
 
   inBrowser('is found through by keys: slash, words, Enter, Escape (contract 19.22)', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/docs`)
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/docs`)
     await page.keyboard.press('/')
     await page.keyboard.type('images fuse')
     const visible = page.locator('main section:visible')
@@ -70,8 +49,8 @@ describe('the reference page', () => {
   inBrowser(
     'runs a free call, and shows the decoded price of a paid one with the way to pay it (contract 19.22)',
     async () => {
-      const { page, complaints } = await openPage(browser)
-      await page.goto(`${origin}/docs`)
+      const { page, complaints } = await openPage(devnet.browser)
+      await page.goto(`${devnet.origin}/docs`)
       const free = await opened(page, 'images.models')
       await free.getByRole('button', { name: 'Send' }).click()
       await free.locator('.out').getByText('200 OK').waitFor()
@@ -89,8 +68,8 @@ describe('the reference page', () => {
   )
 
   inBrowser('a field that is wrong comes back as the error that names it', async () => {
-    const { page } = await openPage(browser)
-    await page.goto(`${origin}/docs`)
+    const { page } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/docs`)
     const section = await opened(page, 'images.generations')
     await section.getByRole('textbox', { name: /^Body of/ }).fill('{"model": "vendor-a/image-1"}')
     await section.getByRole('button', { name: 'Ask for the price' }).click()
@@ -99,19 +78,19 @@ describe('the reference page', () => {
   })
 
   inBrowser('shows each example in the language that was chosen once', async () => {
-    const { page, complaints } = await openPage(browser)
-    await page.goto(`${origin}/docs`)
+    const { page, complaints } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/docs`)
     const chat = await opened(page, 'chat.completions')
     const code = chat.locator('pre.curl')
     await chat.getByRole('button', { name: 'OpenAI SDK' }).click()
-    expect(await code.textContent()).toContain(`baseURL: '${origin}/api/v1'`)
+    expect(await code.textContent()).toContain(`baseURL: '${devnet.origin}/api/v1'`)
     await chat.getByRole('button', { name: 'fetch' }).click()
-    expect(await code.textContent()).toContain(`await pay('${origin}/api/v1/chat/completions'`)
+    expect(await code.textContent()).toContain(`await pay('${devnet.origin}/api/v1/chat/completions'`)
     new Bun.Transpiler({ loader: 'js' }).transformSync((await code.textContent()) as string)
     await chat.getByRole('button', { name: 'Python' }).click()
     const images = await opened(page, 'images.generations')
     expect(await images.locator('pre.curl').textContent()).toContain(
-      `session.post("${origin}/api/v1/images/generations", json={"model":`,
+      `session.post("${devnet.origin}/api/v1/images/generations", json={"model":`,
     )
     expect(complaints).toEqual([])
   })

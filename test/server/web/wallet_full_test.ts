@@ -1,23 +1,12 @@
 /** The buyer's page in a real browser, against a devnet. */
-import { afterAll, beforeAll, describe, expect } from 'bun:test'
+import { describe, expect } from 'bun:test'
 import { ExactEvmScheme } from '@x402/evm'
 import { wrapFetchWithPaymentFromConfig } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
-import { gatewayProcesses } from '../gateway_process.ts'
-import { type Browser, inBrowser, noBrowser, openBrowser, openPage } from './browser.ts'
+import { browserOnDevnet, inBrowser, openPage } from './browser.ts'
 import { injectWallet } from './injected_wallet.ts'
 
-const processes = gatewayProcesses()
-let origin: string
-let browser: Browser
-let buyerKey: `0x${string}`
-
-beforeAll(async () => {
-  if (noBrowser) return
-  origin = await processes.start(processes.dir()).url
-  const info = (await (await fetch(`${origin}/devnet`)).json()) as { buyer: { private_key: `0x${string}` } }
-  buyerKey = info.buyer.private_key
-  browser = await openBrowser()
+const devnet = browserOnDevnet(async ({ origin, buyerKey }) => {
   const client = new ExactEvmScheme(privateKeyToAccount(buyerKey))
   const pay = wrapFetchWithPaymentFromConfig(fetch, { schemes: [{ network: 'eip155:*', client }] })
   await pay(`${origin}/api/v1/images/generations`, {
@@ -26,12 +15,11 @@ beforeAll(async () => {
     body: JSON.stringify({ model: 'vendor-a/image-1', prompt: 'a red fox in the snow' }),
   })
 })
-afterAll(async () => await browser?.close())
 
 describe('the buyer signs in', () => {
   inBrowser('and sees what the wallet bought, its result, its sums and an export', async () => {
-    const { page, complaints } = await openPage(browser)
-    await page.goto(`${origin}/wallet`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    await page.goto(`${devnet.origin}/wallet`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Sign in with Play wallet' }).click()
     await page.getByRole('heading', { name: 'Calls' }).waitFor()
     const row = page.locator('#calls ~ .table tbody tr')
@@ -47,9 +35,9 @@ describe('the buyer signs in', () => {
   })
 
   inBrowser('with a wallet of the browser that refuses once, and pays nothing', async () => {
-    const { page, complaints } = await openPage(browser)
-    const wallet = await injectWallet(page, buyerKey)
-    await page.goto(`${origin}/wallet`, { waitUntil: 'networkidle' })
+    const { page, complaints } = await openPage(devnet.browser)
+    const wallet = await injectWallet(page, devnet.buyerKey)
+    await page.goto(`${devnet.origin}/wallet`, { waitUntil: 'networkidle' })
     wallet.refuseOnce()
     await page.getByRole('button', { name: 'Sign in with Test Wallet' }).click()
     await page.getByText('You refused in the wallet').waitFor()
@@ -60,9 +48,9 @@ describe('the buyer signs in', () => {
   })
 
   inBrowser('and a stranger sees nothing of it', async () => {
-    const { page } = await openPage(browser)
+    const { page } = await openPage(devnet.browser)
     await injectWallet(page, `0x${'7'.repeat(64)}`)
-    await page.goto(`${origin}/wallet`, { waitUntil: 'networkidle' })
+    await page.goto(`${devnet.origin}/wallet`, { waitUntil: 'networkidle' })
     await page.getByRole('button', { name: 'Sign in with Test Wallet' }).click()
     await page.getByText('This wallet has bought nothing here yet.').waitFor()
   })

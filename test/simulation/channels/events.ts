@@ -4,7 +4,7 @@ import { encodeFunctionData } from 'viem'
 import { lower } from '../../../adapters/chains/lib/hex.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import { pollUrl, strangerPollUrl, type Product, requestOf } from '../products.ts'
-import { ownerOf } from '../scheduler.ts'
+import { maintain, ownerOf } from '../scheduler.ts'
 import { MIN_DEPOSIT } from './terms.ts'
 import { type Client, THIEF } from './clients.ts'
 import type { Actor, Process, Signed, World } from './world.ts'
@@ -68,28 +68,6 @@ export function habitsOf({ chance, isRough }: World): Habits {
     ),
     lives: often([7_200], [600, 90], [60, 20]),
   }
-}
-
-function happen(world: World, habits: Habits): void {
-  const { events } = habits
-  let left = world.chance.next() * events.reduce((sum, [, weight]) => sum + weight, 0)
-  for (const [event, weight] of events) {
-    left -= weight
-    if (left < 0) return event(world, habits)
-  }
-}
-
-/** One step: something goes on, or falls asleep, or something happens. */
-export function step(world: World, habits: Habits): void {
-  const { chance } = world
-  const ready = world.ready().filter(({ actor }) => actor.asleepUntil <= world.step)
-  const next = ready.length > 0 ? chance.pick(ready) : undefined
-  if (next && chance.isLucky(habits.sleeps)) {
-    next.actor.asleepUntil = world.step + 6 + chance.below(30)
-    return
-  }
-  if (next && chance.isLucky(habits.releases)) return world.release(next)
-  happen(world, habits)
 }
 
 export function alive(world: World): Process | undefined {
@@ -319,20 +297,6 @@ function refill(world: World): void {
 function maintainOnce(world: World): void {
   const process = alive(world)
   if (process && !process.isMaintaining) maintain(world, process)
-}
-
-export function maintain(world: World, process: Process): void {
-  const name = `${ownerOf(process.index)} tends #${world.step}`
-  world.say(() => name)
-  process.isMaintaining = true
-  world.start({ name, kind: 'maintain', process }, async () => {
-    try {
-      await process.gateway.maintain()
-    } finally {
-      process.isMaintaining = false
-    }
-    return undefined
-  })
 }
 
 function claimOnce(world: World): void {

@@ -1,6 +1,7 @@
 /** One run with channels: everything that can go wrong; then all is well again, and what was charged is claimed. */
 import type { Violation } from './ledger.ts'
-import { alive, claim, dueOf, habitsOf, maintain, poll, post, readChain, step } from './events.ts'
+import { alive, claim, dueOf, habitsOf, poll, post, readChain } from './events.ts'
+import { maintain, step } from '../scheduler.ts'
 import { anotherOf, type Product } from '../products.ts'
 import { timeouts } from '../../../core/mod.ts'
 import type { ChannelRule } from './rules.ts'

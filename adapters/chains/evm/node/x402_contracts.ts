@@ -52,14 +52,6 @@ const PERMIT = [
   'struct PermitTransferFrom { TokenPermissions permitted; uint256 nonce; uint256 deadline; }',
 ] as const
 
-export const permit2Abi = parseAbi([
-  ...PERMIT,
-  'struct TransferDetails { address to; uint256 requestedAmount; }',
-  'function permitWitnessTransferFrom(PermitTransferFrom permit, TransferDetails transferDetails, address owner, bytes32 witness, string witnessTypeString, bytes signature)',
-  'function nonceBitmap(address owner, uint256 word) view returns (uint256)',
-  'function invalidateUnorderedNonces(uint256 word, uint256 mask)',
-])
-
 export const uptoProxyAbi = parseAbi([
   ...PERMIT,
   'struct Witness { address to; address facilitator; uint256 validAfter; }',

@@ -3,30 +3,13 @@ import { createWalletClient, type Hex, parseAbi, toHex } from 'viem'
 import { type PrivateKeyAccount, privateKeyToAccount } from 'viem/accounts'
 import { baseSepolia } from 'viem/chains'
 import { type EvmChain, type EvmConfig, evmChain } from '../../../../../adapters/chains/evm/mod.ts'
-import { PERMIT2, permit2Abi, UPTO_PROXY } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
+import { PERMIT2, UPTO_PROXY } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Offer, Payment } from '../../../../../core/x402/protocol.ts'
 import type { UptoHarness as Laws, UptoSigning } from '../../../../conformance/upto.ts'
 import { ASSET, DOMAIN, NETWORK, type World } from '../evm_kit.ts'
+import { permit2Abi, uptoTypes } from '../permit2.ts'
 import { steadyHttp } from '../../../../fault/between_blocks.ts'
 
-const TYPES = {
-  PermitWitnessTransferFrom: [
-    { name: 'permitted', type: 'TokenPermissions' },
-    { name: 'spender', type: 'address' },
-    { name: 'nonce', type: 'uint256' },
-    { name: 'deadline', type: 'uint256' },
-    { name: 'witness', type: 'Witness' },
-  ],
-  TokenPermissions: [
-    { name: 'token', type: 'address' },
-    { name: 'amount', type: 'uint256' },
-  ],
-  Witness: [
-    { name: 'to', type: 'address' },
-    { name: 'facilitator', type: 'address' },
-    { name: 'validAfter', type: 'uint256' },
-  ],
-} as const
 const TOKEN = parseAbi(['function approve(address spender, uint256 value) returns (bool)'])
 
 export type UptoHarness = Omit<Laws, 'payer'> & {
@@ -88,7 +71,7 @@ export async function uptoHarness(chainWorld: World, change: Partial<EvmConfig> 
       const permitted = { token: ASSET, amount: value }
       const signature = await account.signTypedData({
         domain: { name: 'Permit2', chainId: 84_532, verifyingContract: PERMIT2 },
-        types: TYPES,
+        types: uptoTypes,
         primaryType: 'PermitWitnessTransferFrom',
         message: { permitted, spender: UPTO_PROXY, nonce, deadline, witness },
       })
