@@ -7,7 +7,7 @@ import type { GatewayProcess, GatewayProcesses } from './gateway_process.ts'
 
 const CHANNEL_KEY = generatePrivateKey()
 
-type Shop = {
+type Options = {
   readonly start: GatewayProcesses['start']
   readonly devnet: Devnet
   /** The origin of the chat vendor. */
@@ -19,7 +19,7 @@ type Shop = {
 }
 
 /** Starts it in a directory, the first time or after it was killed. */
-export function killedGateway(at: string, { start, devnet, vendor, rpcUrl, hasKeys = false }: Shop): GatewayProcess {
+export function killedGateway(at: string, { start, devnet, vendor, rpcUrl, hasKeys = false }: Options): GatewayProcess {
   const config = `
 [vendors.vendor-h]
 chat = "openai-chat"

@@ -37,7 +37,7 @@ export const WIDTHS = [390, 1440] as const
 export const SCHEMES = ['light', 'dark'] as const
 
 /** A browser and a devnet for the tests of a file, from its first test to its last. */
-export type OnDevnet = { origin: string; browser: Browser; buyerKey: `0x${string}` }
+type OnDevnet = { origin: string; browser: Browser; buyerKey: `0x${string}` }
 
 /** `isReady` gets the devnet before the first test. Its members are there once that has begun. */
 export function browserOnDevnet(isReady: (devnet: OnDevnet) => unknown = () => {}): OnDevnet {

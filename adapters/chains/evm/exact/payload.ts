@@ -7,7 +7,7 @@ import { type Hex, lower } from '../../lib/hex.ts'
 /** Least remaining lifetime of an authorization when its work begins: six seconds (decision 67). */
 export const LIFE_MS = 6_000n
 
-/** How far before an authorization's likely signing its event is searched for (`fate.ts`): one day, in seconds. */
+/** How far before an authorization's likely signing its event is searched for (`fate.ts`): one day (decision 28). */
 export const LOOKBACK_SECONDS = 86_400
 
 /** Largest accepted difference between the chain's clock and ours, in seconds. */
