@@ -1,5 +1,6 @@
 /**
- * Adapters for a Cloudflare Worker, or another program on workerd: everything is in the database of one Durable Object.
+ * Adapters for a Cloudflare Worker, or another program on workerd: everything is in the database of one Durable Object
+ * (decision 122).
  */
 import type { Objects, Storage } from '../core/mod.ts'
 import { sqliteObjects } from './objects/sqlite.ts'

@@ -1,6 +1,6 @@
 /**
- * One gateway: its endpoints over one set of ports, as a function from Request to Reply. Programs that embed Farebox
- * start here.
+ * One gateway: its endpoints over one set of ports, as a function from Request to Reply (decision 124). Programs that
+ * embed Farebox start here.
  */
 import { drainStreams } from './call/delivery/deliveries.ts'
 import type { Endpoint } from './endpoint/mod.ts'

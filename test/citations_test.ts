@@ -99,6 +99,16 @@ test('each citation of a decision names a decision', () => {
   expect(unknown(cited, decisions)).toEqual([])
 })
 
+test('each decision is cited by code, or by another page', () => {
+  const cited = new Set(
+    citations(
+      OF_DECISIONS,
+      sources.filter(({ path }) => path !== 'core/DECISIONS.md'),
+    ).map(({ number }) => number),
+  )
+  expect(decisions.filter((number) => !cited.has(number))).toEqual([])
+})
+
 test('an area, or a decision with a point, is no citation', () => {
   const area = new RegExp(String.raw`\bcontract${GAP}\d+(?![.\d])`, 'gi')
   const point = new RegExp(String.raw`\bdecision${GAP}\d+\.\d`, 'gi')

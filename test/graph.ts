@@ -1,7 +1,7 @@
 /**
  * The import graph as data, and the rules of layout as pure functions over it: which tier may import which, no circles,
- * no crowded folders. `bun test/graph.ts` prints the folders of core and their arrows, and the circles of every room,
- * pages included.
+ * no crowded folders (decision 110). `bun test/graph.ts` prints the folders of core and their arrows, and the circles
+ * of every room, pages included.
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

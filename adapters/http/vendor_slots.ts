@@ -1,6 +1,6 @@
 /**
- * How many requests may be under way at each vendor, and at all of them. The runtime has one pool of outgoing
- * connections: without limits one vendor that hangs would take those of the chains and of all other vendors.
+ * How many requests may be under way at each vendor, and at all of them (decision 144). The runtime has one pool of
+ * outgoing connections: without limits one vendor that hangs would take those of the chains and of all other vendors.
  */
 import type { Clock } from '../../core/mod.ts'
 

@@ -1,4 +1,4 @@
-/** One migration. `name` identifies it in the table of migrations; `sql` may be several statements. */
+/** One migration (decision 146). `name` identifies it in the table of migrations; `sql` may be several statements. */
 export type Migration = {
   readonly name: string
   readonly sql: string

@@ -1,4 +1,4 @@
-/** The discovery documents of a gateway, derived from its endpoints and cached. */
+/** The discovery documents of a gateway, derived from its endpoints and cached (decision 117). */
 import { bazaarOf, briefBazaarOf } from './bazaar.ts'
 import { type GatewayDescription, PLACEHOLDER_ORIGIN } from './document_input.ts'
 import type { Endpoint, Free, Sold } from '../endpoint/mod.ts'

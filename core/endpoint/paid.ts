@@ -1,4 +1,4 @@
-/** An endpoint whose call makes a result, delivered in one of four ways once it is paid for. */
+/** An endpoint whose call makes a result, delivered in one of four ways once it is paid for (decision 111). */
 import type { Static, TObject } from '@sinclair/typebox'
 import type { Window } from '../http/rate_limit.ts'
 import type { Json } from '../lib/json.ts'

@@ -1,6 +1,6 @@
 /**
- * Prices as buyers see them. A quote, a price list, a rate of a model and a part of a 402 all come from here: what the
- * catalog says, with the gateway's markup and the operator's margin on the product.
+ * Prices as buyers see them (decision 147). A quote, a price list, a rate of a model and a part of a 402 all come from
+ * here: what the catalog says, with the gateway's markup and the operator's margin on the product.
  */
 import type { Json } from '../lib/json.ts'
 import { type Dollars, dollars, print, type Usdc, usdc } from '../x402/money.ts'

@@ -1,6 +1,6 @@
 /**
- * Records that outlive a call. Each kind has a name, a version and a schema and is declared once. Records are checked
- * when read, and older versions are upgraded; a kind that is not declared cannot be stored.
+ * Records that outlive a call (decision 112). Each kind has a name, a version and a schema and is declared once.
+ * Records are checked when read, and older versions are upgraded; a kind that is not declared cannot be stored.
  */
 import type { Static, TSchema } from '@sinclair/typebox'
 import { type SchemaCheck, schemaCheck } from '../http/schema_check.ts'

@@ -1,4 +1,7 @@
-/** The bytes of a request: read in time, at a least rate, and within what all bodies together may take of memory. */
+/**
+ * The bytes of a request: read in time, at a least rate, and within what all bodies together may take of memory
+ * (decision 52).
+ */
 import { concatBytes } from '../lib/bytes.ts'
 import type { Clock } from '../lib/clock.ts'
 import { deadlines, sharedDeadlines } from '../lib/timers.ts'

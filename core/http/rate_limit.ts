@@ -1,4 +1,7 @@
-/** Named rate limits, exact over all processes of one storage, with far fewer database calls than requests. */
+/**
+ * Named rate limits, exact over all processes of one storage, with far fewer database calls than requests (decision
+ * 88).
+ */
 import { boundedMap } from '../lib/bounded_map.ts'
 import { ApiError } from './errors.ts'
 import type { Coordination } from '../ports/mod.ts'

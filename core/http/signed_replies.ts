@@ -1,4 +1,4 @@
-/** Adds signed offers to the 402s of a gateway, and signed receipts to its receipts (contract 1.79). */
+/** Adds signed offers to the 402s of a gateway, and signed receipts to its receipts (contract 1.79; decision 130). */
 import { boundedMap } from '../lib/bounded_map.ts'
 import type { Clock } from '../lib/clock.ts'
 import {

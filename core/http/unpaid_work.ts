@@ -1,6 +1,6 @@
 /**
  * Limits how much text is tokenized for callers who have not paid: a token bucket per address, in the memory of one
- * process.
+ * process (decision 90).
  */
 import { boundedMap } from '../lib/bounded_map.ts'
 import { addressKey } from './caller_address.ts'

@@ -1,6 +1,6 @@
 /**
  * Everything that may prove to a poll that its caller is the wallet of the call, in one closed list: a new kind of
- * evidence does not compile before it has its judge.
+ * evidence does not compile before it has its judge (decision 97).
  */
 import { judgeProof, type Judged } from './proofs.ts'
 import type { SettleContext } from '../payment/settlement/context.ts'

@@ -1,4 +1,7 @@
-/** Many deadlines on one timer: a timer and two signals for each would cost more than the rest of a chat answer. */
+/**
+ * Many deadlines on one timer: a timer and two signals for each would cost more than the rest of a chat answer
+ * (decision 48).
+ */
 import type { Clock } from './clock.ts'
 
 type Deadlines = {

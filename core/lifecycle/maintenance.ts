@@ -1,6 +1,6 @@
 /**
  * The periodic maintenance of one gateway: fails lost calls, polls upstream jobs, runs the tasks of its endpoints, and
- * reconciles payments in doubt.
+ * reconciles payments in doubt (decision 60).
  */
 import type { MaintenanceTask } from '../endpoint/call_context.ts'
 import { servesBeforeSettlement } from '../endpoint/mod.ts'

@@ -1,6 +1,6 @@
 /**
- * The credential of a challenge: an authorization as the challenge prescribes it. It is read as the payment of an
- * `exact` offer, and goes on as one.
+ * The credential of a challenge: an authorization as the challenge prescribes it (decision 153). It is read as the
+ * payment of an `exact` offer, and goes on as one.
  */
 import { Type } from '@sinclair/typebox'
 import { TypeCompiler } from '@sinclair/typebox/compiler'

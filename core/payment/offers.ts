@@ -1,4 +1,7 @@
-/** The offers of a gateway, and who signed for one: steps 3, 4 and 6 of a paid call, for orders and for polls. */
+/**
+ * The offers of a gateway, and who signed for one: steps 3, 4 and 6 of a paid call, for orders and for polls (decision
+ * 11).
+ */
 import { within } from '../lib/timers.ts'
 import { ApiError } from '../http/errors.ts'
 import type { Identity, Ports, Verdict } from '../ports/mod.ts'

@@ -1,7 +1,7 @@
 /**
- * Rows and media that maintenance deletes, or moves into the archive (contract 2.29). Media is deleted last: never
- * while an unsettled call may still be paid, nor while a settled result refers to it. Loaded by the first round of
- * maintenance.
+ * Rows and media that maintenance deletes, or moves into the archive (contract 2.29; decision 115). Media is deleted
+ * last: never while an unsettled call may still be paid, nor while a settled result refers to it. Loaded by the first
+ * round of maintenance.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../endpoint/record_kind.ts'

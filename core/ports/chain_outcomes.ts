@@ -1,4 +1,4 @@
-/** Outcomes of payments, deposits and refunds on a chain. */
+/** Outcomes of payments, deposits and refunds on a chain (decision 53). */
 import type { Receipt } from '../x402/protocol.ts'
 
 export type PaymentCode =

@@ -1,4 +1,4 @@
-/** The metrics interface: events of a gateway for counters. Nothing here affects behavior. */
+/** The metrics interface: events of a gateway for counters (decision 47). Nothing here affects behavior. */
 import type { Usdc } from '../x402/money.ts'
 import type { PaymentCode } from './chain_outcomes.ts'
 import type { CallObserver } from './call_events.ts'

@@ -1,4 +1,4 @@
-/** Finds the endpoint for a method and a path. */
+/** Finds the endpoint for a method and a path (decision 30). */
 import { boundedMap } from '../lib/bounded_map.ts'
 import { type Endpoint, type Free, type Sold, methodsOf, isSold } from '../endpoint/mod.ts'
 

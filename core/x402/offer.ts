@@ -14,7 +14,10 @@ export type Terms = Pick<Offer, 'scheme' | 'network' | 'asset' | 'payTo'> & {
 /** Schemes of the protocol that charge what was used; their `amount` is the most that may be charged. */
 const BY_USE: ReadonlySet<string> = new Set(['upto', 'batch-settlement'])
 
-/** Whether an offer, or the terms of one, charges what was used. Every other scheme charges its whole amount. */
+/**
+ * Whether an offer, or the terms of one, charges what was used. Every other scheme charges its whole amount (decision
+ * 128).
+ */
 export const chargesUse = ({ scheme }: Pick<Offer, 'scheme'>): boolean => BY_USE.has(scheme)
 
 /** The token that an offer is paid in, on its network. A wallet's unpaid calls are counted over it, however it pays. */

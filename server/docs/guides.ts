@@ -1,6 +1,7 @@
 /**
- * The guides at `/docs/guide/`: each Markdown file of this folder as a page, and as its source at `<page>.md`.
- * The files are imported as text, so that a compiled binary has them too. A page runs no script and loads nothing.
+ * The guides at `/docs/guide/`: each Markdown file of this folder as a page, and as its source at `<page>.md` (decision
+ * 105). The files are imported as text, so that a compiled binary has them too. A page runs no script and loads
+ * nothing.
  */
 import { readFileSync } from 'node:fs'
 import type { Reply } from '../../core/mod.ts'

@@ -1,7 +1,7 @@
 /**
- * Limits the connections of this process, in total and per address. Bun accepts every connection; at the limit of file
- * descriptors its event loop spins and serves no new client. So open connections are counted every 250 ms, and those
- * over the limits are shut down. Linux only.
+ * Limits the connections of this process, in total and per address (decision 96). Bun accepts every connection; at the
+ * limit of file descriptors its event loop spins and serves no new client. So open connections are counted every 250
+ * ms, and those over the limits are shut down. Linux only.
  */
 import { dlopen, FFIType, ptr } from 'bun:ffi'
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs'

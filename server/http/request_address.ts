@@ -1,4 +1,4 @@
-/** Reads who calls and what was called, from the socket and from headers of configured proxies. */
+/** Reads who calls and what was called, from the socket and from headers of configured proxies (decision 86). */
 import { BlockList, isIP } from 'node:net'
 import { boundedMap } from '../../core/lib/mod.ts'
 import { isLoopback } from '../config/mod.ts'

@@ -1,6 +1,7 @@
 /**
  * Payments by a channel (`batch-settlement`): one deposit, then a voucher for each call, whose ceiling counts all that
- * the seller may claim so far. Calls by channels go one after another, because each voucher builds on the last.
+ * the seller may claim so far (decision 159). Calls by channels go one after another, because each voucher builds on
+ * the last.
  */
 import { fieldsOf } from '../../core/lib/mod.ts'
 import { encodeHeader, usdc } from '../../core/x402/mod.ts'

@@ -1,6 +1,6 @@
 /**
- * Payments that were sent for requests whose answer was not delivered. A program that repeats such a request sends the
- * same payment again, so it cannot pay twice.
+ * Payments that were sent for requests whose answer was not delivered (decision 152). A program that repeats such a
+ * request sends the same payment again, so it cannot pay twice.
  */
 import { createHash } from 'node:crypto'
 import type { Channel } from './channels.ts'

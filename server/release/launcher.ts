@@ -1,7 +1,7 @@
 /**
  * The command `farebox` of the package, for Node 20 and later: it starts the server, which is written for Bun, on the
- * Bun that npm installed for this platform. Everything else is handed through: arguments, input, output, signals, and
- * the way it ended.
+ * Bun that npm installed for this platform (decision 125). Everything else is handed through: arguments, input, output,
+ * signals, and the way it ended.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'

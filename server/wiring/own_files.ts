@@ -1,6 +1,7 @@
 /**
- * Files of the operator's own, in TypeScript or JavaScript: products to sell, and protocols that vendors speak. They
- * import `farebox` and get the running program, so they need no packages of their own. Loading one runs it.
+ * Files of the operator's own, in TypeScript or JavaScript: products to sell, and protocols that vendors speak
+ * (decision 120). They import `farebox` and get the running program, so they need no packages of their own. Loading one
+ * runs it.
  */
 import * as typebox from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'

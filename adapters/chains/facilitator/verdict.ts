@@ -1,4 +1,4 @@
-/** Verify requests to facilitators, on any chain. */
+/** Verify requests to facilitators, on any chain (decision 63). */
 import type { Refused, Unavailable } from '../../../core/ports/mod.ts'
 import { type Offer, VERSION } from '../../../core/x402/mod.ts'
 import type { NamedApi } from './api.ts'

@@ -1,7 +1,7 @@
 /**
  * The method `solana` of MPP (`draft-solana-charge-00`), pulled and with a fee payer of ours: the transaction of an
- * `exact` offer, with the memo that the challenge prescribes. Without it two equal charges under one blockhash would be
- * one transaction, and a credential would answer any challenge of its price.
+ * `exact` offer, with the memo that the challenge prescribes (decision 158). Without it two equal charges under one
+ * blockhash would be one transaction, and a credential would answer any challenge of its price.
  */
 import { sha256 } from '@noble/hashes/sha256'
 import { bytesToHex } from '@noble/hashes/utils'

@@ -1,7 +1,7 @@
 /**
- * A process that runs untrusted Python: Pyodide inside Deno, which enforces the permissions. It may read Pyodide's
- * folder, and has no network, environment, other files or subprocesses. The gateway ends it when it exceeds its time,
- * memory or output, or works while no command runs.
+ * A process that runs untrusted Python: Pyodide inside Deno, which enforces the permissions (decision 84). It may read
+ * Pyodide's folder, and has no network, environment, other files or subprocesses. The gateway ends it when it exceeds
+ * its time, memory or output, or works while no command runs.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'

@@ -1,4 +1,7 @@
-/** The ledger of a devnet: a SQLite file with a mark of its own, so that no other ledger is taken for one. */
+/**
+ * The ledger of a devnet: a SQLite file with a mark of its own, so that no other ledger is taken for one (decision
+ * 139).
+ */
 import { existsSync } from 'node:fs'
 import type { Receipt } from '../../../core/mod.ts'
 import type { LedgerOrigin } from '../manifest.ts'

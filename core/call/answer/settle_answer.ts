@@ -1,4 +1,7 @@
-/** Settles an answer that was made, whole or streamed: what its payment becomes, and what its reader is told. */
+/**
+ * Settles an answer that was made, whole or streamed: what its payment becomes, and what its reader is told (decision
+ * 91).
+ */
 import type { Engine } from '../../engine.ts'
 import type { Stored, Streamed, Used } from '../../endpoint/mod.ts'
 import * as replies from '../../endpoint/replies.ts'

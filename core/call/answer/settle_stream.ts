@@ -1,4 +1,4 @@
-/** The payment side of a stream: what was delivered is recorded, settled and stored. */
+/** The payment side of a stream: what was delivered is recorded, settled and stored (decision 113). */
 import type { Engine } from '../../engine.ts'
 import type { Answer, AnswerStream, Stored, Streamed, Used } from '../../endpoint/mod.ts'
 import { errorEvent } from '../../http/error_formats.ts'

@@ -1,6 +1,6 @@
 /**
- * Upstream job delivery: 202 when the vendor has taken the job, which runs there. No process owns such a call, so a
- * crash loses none.
+ * Upstream job delivery: 202 when the vendor has taken the job, which runs there (decision 49). No process owns such a
+ * call, so a crash loses none.
  */
 import type { Engine } from '../../engine.ts'
 import type { Paid, UpstreamJob } from '../../endpoint/mod.ts'

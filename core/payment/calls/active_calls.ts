@@ -1,4 +1,4 @@
-/** The calls that this process works on: their leases, and what becomes of them while storage is away. */
+/** The calls that this process works on: their leases, and what becomes of them while storage is away (decision 99). */
 import type { Clock } from '../../lib/clock.ts'
 import type { Call, CallPatch, CallStorage, Coordination, Log, Storage } from '../../ports/mod.ts'
 import { type Availability, failed, late, lostBy } from './availability.ts'

@@ -1,4 +1,4 @@
-/** Decides who settles a call, and with which authorization. */
+/** Decides who settles a call, and with which authorization (decision 136). */
 import type { Usdc } from '../../x402/money.ts'
 import { isCumulative } from '../../x402/offer.ts'
 import type { Authorization } from '../../ports/mod.ts'

@@ -1,7 +1,7 @@
 /**
- * A second authorization that is part of the work: the same wallet pays somebody else first, and then us. It is stored
- * as a call of its own, so authorization binding, settlement and reconciliation work as for any call, and a crash
- * between the two payments neither loses nor repeats one.
+ * A second authorization that is part of the work: the same wallet pays somebody else first, and then us (decision 58).
+ * It is stored as a call of its own, so authorization binding, settlement and reconciliation work as for any call, and
+ * a crash between the two payments neither loses nor repeats one.
  */
 import { abandon, failIfOverdue } from './fail.ts'
 import { meaningOf, reasonOf } from '../outcome.ts'

@@ -1,8 +1,8 @@
 /**
- * Common limit on what wallets that have not paid yet may have open or leave unpaid. A wallet costs nothing to make, so
- * limits on each of them bound nothing (contract 1.95). An order counts for an hour after its authorization or its
- * offer ended, or until it is paid, or fails without cost. It is written first and counted then: of orders at the same
- * time, on any replica, none is let through that does not count the others.
+ * Common limit on what wallets that have not paid yet may have open or leave unpaid (decision 148). A wallet costs
+ * nothing to make, so limits on each of them bound nothing (contract 1.95). An order counts for an hour after its
+ * authorization or its offer ended, or until it is paid, or fails without cost. It is written first and counted then:
+ * of orders at the same time, on any replica, none is let through that does not count the others.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'

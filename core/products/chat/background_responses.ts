@@ -1,4 +1,4 @@
-/** Responses in the background: poll, attach and cancel (contract 7.16 to 7.19). */
+/** Responses in the background: poll, attach and cancel (contract 7.16 to 7.19; decision 98). */
 import { Type } from '@sinclair/typebox'
 import type { GatewayFacts } from '../../endpoint/gateway_info.ts'
 import { free, type FreeCalls, type FreeRequest, type Stored } from '../../endpoint/mod.ts'

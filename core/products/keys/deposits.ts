@@ -1,4 +1,4 @@
-/** Money into the channel of a key without a call, and back to its payer (contract 23.9, 23.11). */
+/** Money into the channel of a key without a call, and back to its payer (contract 23.9, 23.11; decision 156). */
 import { Type } from '@sinclair/typebox'
 import { free, type FreeContext } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'

@@ -1,4 +1,4 @@
-/** The public record of a phone call: the vendor's fields, plus normalized ones. */
+/** The public record of a phone call: the vendor's fields, plus normalized ones (decision 74). */
 import type { Json, Fields } from '../../lib/json.ts'
 
 type CallData = {

@@ -1,4 +1,7 @@
-/** Phone calls by a voice agent that follows a task, from a number leased by the paying wallet (contract 17.7). */
+/**
+ * Phone calls by a voice agent that follows a task, from a number leased by the paying wallet (contract 17.7; decision
+ * 61).
+ */
 import { type Static, Type } from '@sinclair/typebox'
 import { within } from '../../lib/timers.ts'
 import { isPremiumRate, isEmergency } from './blocked_numbers.ts'

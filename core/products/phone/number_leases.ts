@@ -1,7 +1,7 @@
 /**
- * Phone numbers that wallets lease. A number is bought upstream before it is paid for, so a wallet's rights depend on
- * the call that paid for its latest term. A maintenance task releases numbers that are rented upstream and belong to
- * nobody.
+ * Phone numbers that wallets lease (decision 59). A number is bought upstream before it is paid for, so a wallet's
+ * rights depend on the call that paid for its latest term. A maintenance task releases numbers that are rented upstream
+ * and belong to nobody.
  */
 import { Type } from '@sinclair/typebox'
 import { type ReadRecord, recordKind } from '../../endpoint/record_kind.ts'

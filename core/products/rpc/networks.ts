@@ -1,4 +1,7 @@
-/** Networks with JSON-RPC nodes, by the names that callers use. Operators may add nodes of others (contract 15.9). */
+/**
+ * Networks with JSON-RPC nodes, by the names that callers use (decision 62). Operators may add nodes of others
+ * (contract 15.9).
+ */
 type NetworkRow = { readonly slug: string; readonly name: string; readonly aliases: readonly string[] }
 
 const network = (slug: string, name: string, ...aliases: readonly string[]): NetworkRow => ({ slug, name, aliases })

@@ -1,4 +1,4 @@
-/** The records of channels: one each, listed by what is due, and changed only by compare and set. */
+/** The records of channels: one each, listed by what is due, and changed only by compare and set (decision 143). */
 import type { Json } from '../../../../core/lib/mod.ts'
 import type { Coordination, RecordStorage, StoredRecord } from '../../../../core/ports/mod.ts'
 import type { Hex } from '../../lib/hex.ts'

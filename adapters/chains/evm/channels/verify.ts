@@ -1,4 +1,4 @@
-/** Whether a voucher would pay, and the deposit that has to come before the work. */
+/** Whether a voucher would pay, and the deposit that has to come before the work (decision 149). */
 import type { Securing, Verdict } from '../../../../core/ports/mod.ts'
 import { type Offer, type Payment, usdc } from '../../../../core/x402/mod.ts'
 import type { CallOptions } from '../../lib/results.ts'

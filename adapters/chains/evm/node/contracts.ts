@@ -1,6 +1,7 @@
 /**
- * Calls to contracts that a caller chose: an ERC-1271 wallet, or the token that calls one. Such code may loop, return
- * megabytes or be slow, so each call is an HTTP request of its own with small limits, and can fail its own caller only.
+ * Calls to contracts that a caller chose: an ERC-1271 wallet, or the token that calls one (decision 87). Such code may
+ * loop, return megabytes or be slow, so each call is an HTTP request of its own with small limits, and can fail its own
+ * caller only.
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../../core/lib/mod.ts'
 import type { ContractCall } from './token.ts'

@@ -1,4 +1,7 @@
-/** The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling. */
+/**
+ * The gas balance of one relayer key: what the account holds, what was spent since, and when it must stop selling
+ * (decision 93).
+ */
 import { formatEther } from 'viem'
 import type { Fee } from './contracts.ts'
 import { hasCode, type Rpc, type RpcFailure } from '../../lib/json_rpc.ts'

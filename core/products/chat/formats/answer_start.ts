@@ -1,4 +1,7 @@
-/** Holds a stream back until the answer starts, so that an error before it can still be sent as an HTTP error. */
+/**
+ * Holds a stream back until the answer starts, so that an error before it can still be sent as an HTTP error (decision
+ * 95).
+ */
 import type { Clock } from '../../../lib/clock.ts'
 import type { AnswerStream } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'

@@ -1,4 +1,4 @@
-/** Detects answers that are empty or only white space, which are not charged (contract 6.28, 6.29). */
+/** Detects answers that are empty or only white space, which are not charged (contract 6.28, 6.29; decision 40). */
 import { ApiError } from '../../../http/errors.ts'
 import { type Fields, fieldsOf, isFields, objectsOf, textOf } from '../../../lib/json.ts'
 import type { ChatFormat } from '../../../ports/vendors/chat.ts'

@@ -1,4 +1,4 @@
-/** Splits a byte stream at the blank lines between server-sent events, without decoding it. */
+/** Splits a byte stream at the blank lines between server-sent events, without decoding it (decision 39). */
 import { concatBytes } from '../../../lib/bytes.ts'
 import { brokenOff } from './answer_start.ts'
 import { MAX_EVENT } from '../../../lib/event_splitter.ts'

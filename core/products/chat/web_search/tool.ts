@@ -1,6 +1,6 @@
 /**
  * Web search as a tool of chat, run by this gateway (contract 7.37): how callers offer it, what the model is offered,
- * and what it may cost at most.
+ * and what it may cost at most (decision 157).
  */
 import type { Offering } from '../../../endpoint/mod.ts'
 import { ApiError } from '../../../http/errors.ts'

@@ -1,4 +1,4 @@
-/** Sends back what is left of a key, at the wish of its holder or its wallet. */
+/** Sends back what is left of a key, at the wish of its holder or its wallet (decision 155). */
 import type { KeyClosing, KeyClosingOptions, Refunding } from '../../../../../core/ports/mod.ts'
 import { lower } from '../../../lib/hex.ts'
 import { signedCalls, withoutChildren } from './child_calls.ts'

@@ -1,6 +1,6 @@
 /**
- * Translates complete replies between the responses and chat formats. Lenient: unexpected members are treated as
- * absent.
+ * Translates complete replies between the responses and chat formats (decision 118). Lenient: unexpected members are
+ * treated as absent.
  */
 import { type Json, type Fields, fieldsOf, numberOf, objectsOf, textOf } from '../../../../lib/json.ts'
 import { given, plainText, reasoningText } from './parts.ts'
