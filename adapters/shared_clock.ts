@@ -1,4 +1,7 @@
-/** Database time as kept by a process, so that all replicas over one database agree, whatever their clocks say. */
+/**
+ * Database time as kept by a process, so that all replicas over one database agree, whatever their clocks say (decision
+ * 102).
+ */
 import type { Clock, Log } from '../core/mod.ts'
 
 export type SharedClock = Clock & {

@@ -1,4 +1,7 @@
-/** The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7). */
+/**
+ * The listening sockets: one shared by all gateways, and one per gateway that has its own port (contract 21.7; decision
+ * 82).
+ */
 import { isIP } from 'node:net'
 import { attemptLimit, type Attempts } from '../core/http/mod.ts'
 import { storageProbe } from '../core/ports/mod.ts'

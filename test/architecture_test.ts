@@ -1,4 +1,7 @@
-/** The architecture as tests: what may import what, what core may not name, and which lists must be complete. */
+/**
+ * The architecture as tests: what may import what, what core may not name, and which lists must be complete (decision
+ * 1).
+ */
 import { describe, expect, test } from 'bun:test'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, extname, join } from 'node:path'

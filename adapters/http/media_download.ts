@@ -1,4 +1,7 @@
-/** Guarded downloads of media: which addresses a foreign URL may reach, what content is accepted, and streaming it. */
+/**
+ * Guarded downloads of media: which addresses a foreign URL may reach, what content is accepted, and streaming it
+ * (decision 50).
+ */
 import { lookup as systemLookup } from 'node:dns/promises'
 import { get as getPlain, type IncomingMessage } from 'node:http'
 import { get as getSecure } from 'node:https'

@@ -1,4 +1,4 @@
-/** Step 2: validates and prices an order. Uses neither the database nor the network. */
+/** Step 2: validates and prices an order (decision 54). Uses neither the database nor the network. */
 import type { Engine } from '../engine.ts'
 import type { Paid, Price, RequestHead, Sold, Streamed } from '../endpoint/mod.ts'
 import type { RequestContext } from '../endpoint/request_context.ts'

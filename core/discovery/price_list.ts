@@ -1,4 +1,7 @@
-/** The price of one call of each endpoint, computed by the code that quotes it, the operator's margin included. */
+/**
+ * The price of one call of each endpoint, computed by the code that quotes it, the operator's margin included (decision
+ * 3).
+ */
 import { type Endpoint, type Offering, type Sold, isSold, methodsOf, quotedRange } from '../endpoint/mod.ts'
 import type { Priced, PriceRange } from '../endpoint/gateway_info.ts'
 import { print } from '../x402/money.ts'

@@ -1,4 +1,7 @@
-/** An endpoint is a plain value. Routes, 402s, OpenAPI, discovery and the endpoint laws are derived from it. */
+/**
+ * An endpoint is a plain value (decision 8). Routes, 402s, OpenAPI, discovery and the endpoint laws are derived from
+ * it.
+ */
 import type { Paid } from './paid.ts'
 import type { Streamed } from './streamed.ts'
 import type { Free, Polled } from './free.ts'

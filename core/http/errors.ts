@@ -1,4 +1,7 @@
-/** Every error that a request can end with: its reply, its advice and an example. One row is all there is of it. */
+/**
+ * Every error that a request can end with: its reply, its advice and an example (decision 6). One row is all there is
+ * of it.
+ */
 import type { Json } from '../lib/json.ts'
 import type { Reply } from './reply.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Signed poll URLs. Each carries an unguessable `key` of its call (contract 2.4); those of video also carry a signed
- * query with an expiry (contract 12.42).
+ * Signed poll URLs (decision 51). Each carries an unguessable `key` of its call (contract 2.4); those of video also
+ * carry a signed query with an expiry (contract 12.42).
  */
 import { hkdf } from '@noble/hashes/hkdf'
 import { hmac } from '@noble/hashes/hmac'

@@ -1,4 +1,4 @@
-/** The clock interface: time is always injected. */
+/** The clock interface: time is always injected (decision 2). */
 
 export interface Clock {
   now(): number

@@ -1,4 +1,4 @@
-/** Recognizes images by their bytes, never by name or declared type. */
+/** Recognizes images by their bytes, never by name or declared type (decision 35). */
 import { imageSize } from 'image-size'
 import { decodeDataUri } from './base64.ts'
 

@@ -1,4 +1,4 @@
-/** The chain interface. */
+/** The chain interface (decision 5). */
 import type { Usdc } from '../x402/money.ts'
 import type { Receipt, Payment, Offer } from '../x402/protocol.ts'
 import type { Terms } from '../x402/offer.ts'

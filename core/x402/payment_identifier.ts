@@ -1,5 +1,6 @@
 /**
- * The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43). Reads the id from a payment.
+ * The x402 extension `payment-identifier`: one id, one request, one call (contract 1.43; decision 34). Reads the id
+ * from a payment.
  */
 import { TypeCompiler } from '@sinclair/typebox/compiler'
 import { IDENTIFIER, Identifier, type Payment } from './protocol.ts'

@@ -1,4 +1,4 @@
-/** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid. */
+/** The gateways of a process: their names, hosts and ports, what they sell, and how they are paid (decision 7). */
 import { type Static, Type } from '@sinclair/typebox'
 import type { Reading } from '../../adapters/chains/lib/settings.ts'
 import { type PaymentMethod, paymentMethodSettings } from '../../adapters/chains/settings.ts'

@@ -1,4 +1,7 @@
-/** Runs a local EVM node (anvil), persists its chain in a file, and ends the node even when this process is killed. */
+/**
+ * Runs a local EVM node (anvil), persists its chain in a file, and ends the node even when this process is killed
+ * (decision 94).
+ */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, open, rename } from 'node:fs/promises'

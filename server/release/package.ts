@@ -1,6 +1,6 @@
 /**
  * The package `farebox`: core and the portable adapters as JavaScript with types, one door for each entry of `exports`
- * of the root package.json, and the server for Bun behind the command `farebox`.
+ * of the root package.json, and the server for Bun behind the command `farebox` (decision 77).
  */
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'

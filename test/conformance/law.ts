@@ -65,7 +65,10 @@ type BreakingOptions<Port> = {
 let limitMs = 60_000
 export const waitLimitMs = (): number => limitMs
 
-/** Registers one test per law. A law is skipped only under its name, with a reason; an unknown name throws. */
+/**
+ * Registers one test per law (decision 27). A law is skipped only under its name, with a reason; an unknown name
+ * throws.
+ */
 export function runLaws<T>(
   suite: string,
   laws: readonly Law<T>[],

@@ -1,4 +1,4 @@
-/** One schedule of faults, from the first buyer to the last look into the books. */
+/** One schedule of faults, from the first buyer to the last look into the books (decision 101). */
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Pool } from 'pg'
 import { type Chance, chance, seedOf } from '../simulation/chance.ts'

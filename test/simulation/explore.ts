@@ -1,6 +1,6 @@
 /**
  * One run: everything that can go wrong, in an order that its seed decides; then all is well again, and the books are
- * closed.
+ * closed (decision 85).
  */
 import { alive, openerOf, poll, post } from './buyers.ts'
 import type { Violation } from './ledger.ts'

@@ -1,4 +1,7 @@
-/** A step in one transaction: decided on rows that it has locked, or on those that this process has seen last. */
+/**
+ * A step in one transaction: decided on rows that it has locked, or on those that this process has seen last (decision
+ * 36).
+ */
 import { DatabaseError } from '../database_error.ts'
 import type { Decided, Transaction } from '../sql/database.ts'
 import type { Query } from '../sql/statement.ts'

@@ -1,4 +1,7 @@
-/** One connection to a SQLite file, with the library that the runtime has: the only place that knows which. */
+/**
+ * One connection to a SQLite file, with the library that the runtime has: the only place that knows which (decision
+ * 123).
+ */
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 

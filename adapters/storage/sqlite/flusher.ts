@@ -1,4 +1,4 @@
-/** Puts what SQLite has committed on the disk, beside the event loop. */
+/** Puts what SQLite has committed on the disk, beside the event loop (decision 83). */
 import { closeSync, fdatasync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { SqliteDriver } from './driver.ts'

@@ -1,4 +1,4 @@
-/** Copies a vendor's short-lived or inline media to durable storage. */
+/** Copies a vendor's short-lived or inline media to durable storage (decision 33). */
 import { within } from '../../lib/timers.ts'
 import type { Hosted, MadeMedia, Mirror, OpenMedia } from '../../endpoint/mod.ts'
 import { decodeDataUri } from '../../lib/base64.ts'

@@ -1,6 +1,6 @@
 /**
- * Whether storage answers. An outage is an alert, and no call is declared lost because nobody could renew its lease
- * meanwhile.
+ * Whether storage answers (decision 100). An outage is an alert, and no call is declared lost because nobody could
+ * renew its lease meanwhile.
  */
 import type { Clock } from '../../lib/clock.ts'
 import type { Log, Storage } from '../../ports/mod.ts'

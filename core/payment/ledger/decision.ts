@@ -1,4 +1,4 @@
-/** A decision of the ledger: its answer, and the writes that belong to it. */
+/** A decision of the ledger: its answer, and the writes that belong to it (decision 108). */
 import type { Usdc } from '../../x402/money.ts'
 import type { Authorization, Call, CallNotes, StoredRecord, Usage } from '../../ports/mod.ts'
 import type { Json } from '../../lib/json.ts'

@@ -1,6 +1,6 @@
 /**
- * How much a payer may have open: pure decisions over rows that a storage has read (contract 1.47, 1.46; decisions 18
- * and 140).
+ * How much a payer may have open: pure decisions over rows that a storage has read (contract 1.47, 1.46; decisions 18,
+ * 92 and 140).
  */
 import { print, type Usdc, usdc } from '../../x402/money.ts'
 import type { Call, Cap, NewCall, NewWalletLimit, Opened, OverWhy, Verdict } from '../../ports/mod.ts'

@@ -1,4 +1,4 @@
-/** The vendor interface for chat, and the chat formats. */
+/** The vendor interface for chat, and the chat formats (decision 38). */
 import type { Dollars } from '../../x402/money.ts'
 import type { Fields } from '../../lib/json.ts'
 

@@ -1,4 +1,4 @@
-/** Who signed a payment by voucher, and whether the signatures are right. */
+/** Who signed a payment by voucher, and whether the signatures are right (decision 137). */
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Identity, Refused, Unavailable } from '../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../core/x402/mod.ts'

@@ -1,4 +1,7 @@
-/** State of a channel, which is the only proof of what was charged since the last claim, and each step it can take. */
+/**
+ * State of a channel, which is the only proof of what was charged since the last claim, and each step it can take
+ * (decision 134).
+ */
 import { checksummed, type Json } from '../../../../core/lib/mod.ts'
 import type { Hex } from '../../lib/hex.ts'
 import type { ChannelConfig } from './digests.ts'

@@ -1,4 +1,7 @@
-/** The scheme `batch-settlement`: one deposit, then a signed voucher for each call, and claims of many at once. */
+/**
+ * The scheme `batch-settlement`: one deposit, then a signed voucher for each call, and claims of many at once (decision
+ * 131).
+ */
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Refunding, RefundOptions, SettleOptions } from '../../../../core/ports/mod.ts'
 import type { Offer, Payment } from '../../../../core/x402/mod.ts'
