@@ -290,8 +290,48 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     ],
   ],
   [
+    of('adapters/storage', 'test/adapters/storage/postgres/buyers_full_test.ts'),
+    [
+      [
+        'Postgres: buyers of a day are counted while a late sale of it is under way',
+        `session.run('LOCK TABLE buyers_by_day IN SHARE ROW EXCLUSIVE MODE')`,
+        `session.run('SELECT 1')`,
+      ],
+      [
+        'Postgres: a late sale leaves the number of buyers that was counted before it',
+        `AFTER INSERT ON spend_totals FOR EACH ROW
+    WHEN (NEW.day < `,
+        `AFTER INSERT ON spend_totals FOR EACH ROW
+    WHEN (false AND NEW.day < `,
+      ],
+    ],
+  ],
+  [
+    of('adapters/storage', 'test/adapters/storage/postgres/lookups_full_test.ts'),
+    [
+      ['Postgres: failed calls are read by each opening', `IF has_failed AND NOT had_failed THEN`, `IF false THEN`],
+      [
+        'Postgres: a call that comes back spends nothing',
+        `ELSIF had_failed AND NOT has_failed THEN`,
+        `ELSIF false THEN`,
+      ],
+    ],
+  ],
+  [
     of('adapters/storage', 'test/adapters/storage/postgres/locks_full_test.ts'),
     [
+      [
+        'Postgres: a step is written although the call has changed since it was seen',
+        `\${isSame(changing)} and (\${nameOf(receipt)} is null) = @hasNoReceipt`,
+        `(\${nameOf(receipt)} is null) = @hasNoReceipt`,
+      ],
+      [
+        'Postgres: an authorization is marked although it has changed since it was seen',
+        `where key = @key and call = @call and status = @before',
+  ),`,
+        `where key = @key and call = @call and (status = @before or true)',
+  ),`,
+      ],
       [
         'Postgres: calls of one wallet are opened without the lock of its row',
         `payer: { payer: call.payer, asset: call.asset },`,
