@@ -56,8 +56,9 @@ export function cpuOf(pid: number | undefined): number {
     try {
       const stat = readFileSync(`/proc/${name}/stat`, 'latin1')
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-      const [parent, user, system] = [fields[1], fields[11], fields[12]].map(Number)
-      if (Number(name) === pid || parent === pid) ticks += (user ?? 0) + (system ?? 0)
+      const [parent, ...times] = [fields[1], ...fields.slice(11, 15)].map(Number)
+      // Of its own and of the sessions that have ended; the sessions have no children.
+      if (Number(name) === pid || parent === pid) ticks += times.reduce((sum, each) => sum + each, 0)
     } catch {
       // The process has ended.
     }
