@@ -1,5 +1,10 @@
-/** Fixed parts of the OpenAPI document: protocol headers, envelopes and error schemas. */
+/**
+ * Parts of the OpenAPI document that operations share: protocol headers, envelopes, error schemas, and repeated
+ * replies.
+ */
 import type { ErrorFormat } from '../http/error_formats.ts'
+
+type Fields = Readonly<Record<string, unknown>>
 
 const text = { type: 'string' }
 const model = { type: ['string', 'null'], description: 'Null where the product has no models.' }
@@ -159,4 +164,49 @@ export const schemas = {
     },
     ['id', 'price', 'payment'],
   ),
+}
+
+export type Components = ReturnType<typeof components>
+
+/** Collects repeated parts under names and returns references to them. */
+export function components() {
+  const responses = new Map<string, { readonly name: string; readonly value: unknown }>()
+  const examples = new Map<string, unknown>()
+  const nameCounts = new Map<string, number>()
+  return {
+    response(name: string, value: unknown): Fields {
+      const text = JSON.stringify(value)
+      const known = responses.get(text)
+      const count = known ? 0 : (nameCounts.get(name) ?? 0) + 1
+      const used = known ?? { name: count === 1 ? name : `${name}_${count}`, value }
+      if (!known) nameCounts.set(name, count)
+      responses.set(text, used)
+      return { $ref: `#/components/responses/${used.name}` }
+    },
+    example(name: string, value: unknown): Fields {
+      examples.set(name, { value })
+      return { $ref: `#/components/examples/${name}` }
+    },
+    all: (): Readonly<Record<string, Fields>> => ({
+      responses: Object.fromEntries([...responses.values()].map(({ name, value }) => [name, value])),
+      examples: Object.fromEntries(examples),
+    }),
+  }
+}
+
+/** The components that are referenced. */
+export function componentsIn(paths: unknown, parts: Components): Fields {
+  const all: Readonly<Record<string, Fields>> = {
+    schemas,
+    parameters: { payment: paymentParameter },
+    headers: challengeHeaders,
+    ...parts.all(),
+  }
+  const text = JSON.stringify([paths, all])
+  const isUsed = (kind: string, name: string) => text.includes(`"#/components/${kind}/${name}"`)
+  const used = Object.entries(all).map(
+    ([kind, members]) =>
+      [kind, Object.fromEntries(Object.entries(members).filter(([name]) => isUsed(kind, name)))] as const,
+  )
+  return Object.fromEntries(used.filter(([, members]) => Object.keys(members).length > 0))
 }
