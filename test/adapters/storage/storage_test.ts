@@ -332,6 +332,25 @@ test('sqlite storage: a file or a folder that this user cannot write is refused 
   }
 })
 
+test('sqlite storage: the log is copied into the file each 16 MB, and then written from its start again', async () => {
+  const { path, remove } = temporaryPath()
+  const storage = sqliteStorage(path)
+  const put = async (first: number, count: number) => {
+    for (let at = first; at < first + count; at++)
+      await storage.putRecord(
+        { kind: 'note', id: `${at}`, owner: 'nobody', expiresAt: T + 1, data: 'x'.repeat(500_000) },
+        T,
+      )
+  }
+  const megabytes = (file: string) => statSync(file).size / 1e6
+  await put(0, 20)
+  expect([megabytes(`${path}-wal`) > 9, megabytes(path) < 1]).toEqual([true, true])
+  await put(20, 60)
+  expect([megabytes(`${path}-wal`) < 18, megabytes(path) > 20]).toEqual([true, true])
+  await storage.close()
+  remove()
+})
+
 test('sqlite storage: what a wallet has settled counts against a balance read before it, whoever recorded it', async () => {
   const { path, remove } = temporaryPath()
   const [one, other] = [sqliteStorage(path), sqliteStorage(path)]
