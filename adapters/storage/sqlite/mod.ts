@@ -28,8 +28,8 @@ const BUSY_AT_START_MS = 2_000
 /** Rows that one step of `prune` or `renew` reads: bounds how long it blocks the event loop. */
 const BATCH = 128
 /**
- * Pages of the log after which a commit copies it into the file: 16 MB. The copy holds the event loop for two flushes, so
- * a quarter as many copies as SQLite makes by itself, with pages that were written many times copied once.
+ * Pages of the log after which a commit copies it into the file: 16 MB. A copy holds the event loop for two flushes, so
+ * there are a quarter as many as SQLite makes by itself, and a page that was written many times is copied once.
  */
 const CHECKPOINT_PAGES = 4_000
 /** Free pages that stay in the file for what is written next, and how often a `prune` gives some back. */
