@@ -2,7 +2,7 @@
 import { type Static, type TProperties, Type } from '@sinclair/typebox'
 import { duplicatesIn } from '../../../core/mod.ts'
 import type { ChainFamily } from '../../../core/ports/mod.ts'
-import { setting, Url, Variable } from '../../settings.ts'
+import { type Named, named, setting, Url, Variable } from '../../settings.ts'
 
 export type Reading = { readonly env: Readonly<Record<string, string | undefined>>; readonly mistakes: string[] }
 /** A payment method on one network, paid to one address. */
@@ -47,10 +47,8 @@ export const FacilitatorRow = Type.Object(
   { additionalProperties: false },
 )
 
-type FacilitatorSetting = {
-  readonly url: string
+type FacilitatorSetting = Named<typeof FacilitatorRow.properties> & {
   readonly cdp?: { readonly keyId: string; readonly keySecret: string }
-  readonly redirectOrigins?: readonly string[]
 }
 
 export type Facilitated = { readonly by: 'facilitators'; readonly rows: readonly FacilitatorSetting[] }
@@ -92,12 +90,12 @@ export function facilitated(rows: readonly Static<typeof FacilitatorRow>[], at: 
 }
 
 function facilitator(row: Static<typeof FacilitatorRow>, at: string, reading: Reading): FacilitatorSetting {
-  const { url, cdp_key_id_env: idVariable, cdp_key_secret_env: secretVariable, redirect_origins: redirectOrigins } = row
+  const { cdp_key_id_env: idVariable, cdp_key_secret_env: secretVariable } = row
   if (!idVariable !== !secretVariable)
     reading.mistakes.push(`${at}: cdp_key_id_env and cdp_key_secret_env must be set together`)
   const keyId = secret(idVariable, `${at}.cdp_key_id_env`, reading)
   const keySecret = secret(secretVariable, `${at}.cdp_key_secret_env`, reading)
-  return { url, ...(keyId && keySecret && { cdp: { keyId, keySecret } }), ...(redirectOrigins && { redirectOrigins }) }
+  return { ...named(FacilitatorRow.properties, row), ...(keyId && keySecret && { cdp: { keyId, keySecret } }) }
 }
 
 export function secret(variable: string | undefined, at: string, { env, mistakes }: Reading): string | undefined {

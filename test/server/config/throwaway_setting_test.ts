@@ -31,6 +31,8 @@ const ENTRIES: readonly (readonly [file: string, before: string, entry: string])
     '  max_fee_lamports: setting(\n',
     SETTING.replace('dark_mode', 'dawn_mode'),
   ],
+  ['../../adapters/chains/lib/settings.ts', '    redirect_origins: setting(', SETTING],
+  ['../../adapters/chains/evm/batched/settings.ts', '    networks: setting(\n', SETTING],
   ['vendors.ts', '    per_call: setting(', SETTING],
   ['vendors.ts', '    style: setting(\n', SETTING],
 ]
@@ -145,6 +147,22 @@ test('a boolean setting of who settles is its family’s, and refused on another
   expect(settlesOf(`${solana}dawn_mode = true\n`)).toMatchObject({ by: 'fee_payer', dawnMode: true })
   expect(settlesOf(`${gateway}dawn_mode = true\n`)).toEqual(['gateways.0.dawn_mode: is for Solana'])
   expect(settlesOf(`${solana}dusk_mode = true\n`)).toEqual(['gateways.0.dusk_mode: is for EVM networks'])
+})
+
+test('a boolean setting of a facilitator and of a batching service touches its schema and its user, and nothing else', async () => {
+  const { parseConfig } = (await import(join(copy, 'server/config/mod.ts'))) as typeof ConfigModule
+  const row = 'url = "https://facilitator.example"\ndark_mode = true\n'
+  const facilitated = gateway.replace('relayer_key_env = "RELAYER_KEY"', `[[gateways.facilitators]]\n${row}`)
+  const read = (toml: string) => {
+    const result = parseConfig(toml, env)
+    return result.ok ? result.config.gateways[0]?.paymentMethods : result.mistakes
+  }
+  expect(read(facilitated)).toMatchObject([{ settles: { by: 'facilitators', rows: [{ darkMode: true }] } }])
+  expect(read(facilitated.replace('= true', '= 1'))).toEqual([
+    'gateways.0.facilitators.0.dark_mode: must be true or false, without quotes, got 1',
+  ])
+  const batched = `${gateway}[gateways.batched]\ndark_mode = true\n`
+  expect(read(batched)).toMatchObject([{ kind: 'evm' }, { kind: 'batched', darkMode: true, networks: [] }])
 })
 
 test('a new setting of the process and of a gateway is shown to the operator, and nothing else says so', async () => {

@@ -1,6 +1,6 @@
 /** The settings of payments that Circle Gateway batches. */
 import { type Static, Type } from '@sinclair/typebox'
-import { defaulted, setting, Url } from '../../../settings.ts'
+import { defaulted, type Named, named, setting, Url } from '../../../settings.ts'
 import { EVM_NETWORK_PATTERN } from '../../families.ts'
 
 const EvmNetwork = Type.String({ pattern: EVM_NETWORK_PATTERN })
@@ -19,16 +19,16 @@ export const BatchedRow = Type.Object(
 )
 
 /** Empty `networks`: all that the service supports. */
-export type BatchedMethod = {
+export type BatchedMethod = Omit<Named<typeof BatchedRow.properties>, 'networks'> & {
   readonly kind: 'batched'
-  readonly url: string
   readonly networks: readonly string[]
   readonly payTo: string
 }
 
-export const readBatched = ({ url, networks = [] }: Static<typeof BatchedRow>, payTo: string): BatchedMethod => ({
+export const readBatched = (row: Static<typeof BatchedRow>, payTo: string): BatchedMethod => ({
   kind: 'batched',
-  url: url.replace(/\/$/, ''),
-  networks,
+  ...named(BatchedRow.properties, row),
+  url: row.url.replace(/\/$/, ''),
+  networks: row.networks ?? [],
   payTo,
 })
