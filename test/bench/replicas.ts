@@ -1,7 +1,7 @@
 /**
  * Cost of a paid call for each replica and their database, at 1, 2 and 4 replicas:
  * `bun test/bench/replicas.ts [rounds]`. Of four processes on one Postgres, the first 1, 2 or 4 take turns at the same
- * load: so many calls a second in all, each at its moment, or so many in flight at each. A chat paid by `exact`, on the
+ * load: so many calls a second in all or at each, or so many in flight at each. A chat paid by `exact`, on the
  * memory chain before a scripted vendor. The CPU of each part is what counts, not the clock, because all of them share
  * the cores of one machine. Prints, never asserts.
  */
@@ -18,7 +18,7 @@ import { fixed, median, table } from './print.ts'
 
 const SIZES = [1, 2, 4]
 const CHAT = { model: 'openai/gpt-6-luna', stream: false } as const
-const WARM_UP = 400
+const WARM_UP = 800
 const CALLS = 960
 
 /** How calls come to one replica: each so long after the one before, or as many at a time. */
@@ -26,6 +26,7 @@ type Load = { readonly count: number; readonly everyMs: number } | { readonly co
 
 const LOADS: readonly { readonly name: string; of(replicas: number): Load }[] = [
   { name: '60 a second in all', of: (n) => ({ count: CALLS / n, everyMs: (1_000 * n) / 60 }) },
+  { name: '15 a second at each', of: () => ({ count: CALLS / 4, everyMs: 1_000 / 15 }) },
   { name: '8 in flight at each', of: (n) => ({ count: CALLS / n, inFlight: 8 }) },
 ]
 
@@ -107,12 +108,12 @@ async function replicas(rounds: number): Promise<void> {
         // A session tells its CPU when it waits again.
         await pause(200)
         const key = `${name} ${size}`
-        const database = (cpuOf(server.own?.pid) - before) / CALLS
+        const database = (cpuOf(server.own?.pid) - before) / (size * of(size).count)
         const mean = cpu.reduce((sum, each) => sum + each, 0) / size
         found.set(key, [...(found.get(key) ?? []), { replica: mean, database }])
       }
   for (const each of all) each.stop()
-  console.log(`\nCPU ms of a paid chat, ${rounds} rounds in turns, ${CALLS} calls each; medians (least to most)`)
+  console.log(`\nCPU ms of a paid chat, ${rounds} rounds in turns; medians (least to most)`)
   const spread = (values: readonly number[]) =>
     `${fixed(median(values), 2)} (${fixed(Math.min(...values), 2)} to ${fixed(Math.max(...values), 2)})`
   table(
