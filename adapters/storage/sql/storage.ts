@@ -44,7 +44,8 @@ export function sqlStorage(database: SqlDatabase): SqlStorage {
   const { call, callOf, lost, unfinished, unsettled, recordsOfOwner, listLedgerRows } = database.statements
   return {
     ...ledgerReads(database),
-    ...callVerbs(database),
+    ...openingVerbs(database),
+    ...movingVerbs(database),
     ...settlementVerbs(database),
     ...recordVerbs(database),
     ...coordinationVerbs(database),
@@ -76,8 +77,8 @@ const recordLock = ({ kind, id }: Pick<StoredRecord, 'kind' | 'id'>) => `record 
 
 // ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'recordPaid' | 'moveCall' | 'renew'> {
-  const { statements: ask, write, batch } = database
+function openingVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'recordPaid'> {
+  const { statements: ask, write } = database
   const perform = performer(database)
 
   return {
@@ -130,7 +131,14 @@ function callVerbs(database: SqlDatabase): Pick<SqlStorage, 'openCall' | 'record
         },
       })
     },
+  }
+}
 
+function movingVerbs(database: SqlDatabase): Pick<SqlStorage, 'moveCall' | 'renew'> {
+  const { statements: ask, write, batch } = database
+  const perform = performer(database)
+
+  return {
     moveCall(...given) {
       const [id, from, patch] = copied(given)
       return write({
