@@ -3,7 +3,7 @@
  * for 200 KB of spaces), so it gets at most 256 characters at a time, cut where its own first split would cut if
  * possible.
  */
-import { createHash } from 'node:crypto'
+import * as crypto from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import type { CountOptions } from '../core/mod.ts'
 
@@ -75,8 +75,10 @@ export async function countTokens(
  * const counted = memoized(countTokens, { digest: textDigest })
  */
 export function textDigest(text: string): string {
-  return createHash('sha256').update(text).digest('base64')
+  return oneShot?.('sha256', text, 'base64') ?? crypto.createHash('sha256').update(text).digest('base64')
 }
+/** Takes half as long for a message; Node has it from 20.12. */
+const oneShot = 'hash' in crypto ? crypto.hash : undefined
 
 /**
  * Weight of a slice: its UTF-16 units, where one beyond ASCII counts as its UTF-8 bytes, like its cost. A surrogate

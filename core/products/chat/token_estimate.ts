@@ -339,23 +339,29 @@ export function memoized(
     shortest = SHORTEST,
   }: Remembering = {},
 ): CountTokens {
-  const known = boundedMap<Promise<Counted>>(entries)
+  // A promise only while it is counted.
+  const known = boundedMap<Counted | Promise<Counted>>(entries)
   return async (text, options = {}) => {
     if (text.length < shortest) return await countTokens(text, options)
     const { limit = Number.POSITIVE_INFINITY } = options
     const key = digest(text)
     for (let before = known.get(key); before !== undefined;) {
-      const counted = await before.catch(() => undefined)
+      const counted = before instanceof Promise ? await before.catch(() => undefined) : before
       if (counted && (counted.isWhole || counted.tokens > limit)) return counted.tokens
       const now = known.get(key)
-      if (now === before) break
+      if (now === before || now === counted) break
       before = now
     }
     const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= limit }))
     known.set(key, counting)
-    counting.catch(() => {
-      if (known.get(key) === counting) known.delete(key)
-    })
+    counting.then(
+      (counted) => {
+        if (known.get(key) === counting) known.set(key, counted)
+      },
+      () => {
+        if (known.get(key) === counting) known.delete(key)
+      },
+    )
     return (await counting).tokens
   }
 }
