@@ -9,6 +9,7 @@ import { app } from './app.ts'
 import { proxyCheck } from './http/request_address.ts'
 import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'
+import { inTurns } from './http/turns.ts'
 import type { ServerLog } from './log.ts'
 import { prepareMcp } from './mcp/mod.ts'
 import { StartError } from './start_error.ts'
@@ -167,7 +168,7 @@ function open({ host, tracing, servers }: Sockets, { port, setting, appOf }: Wan
       hostname: host,
       idleTimeout: 255,
       maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-      fetch: tracing ? (request) => tracing.request(request, () => elysia.fetch(request)) : elysia.fetch,
+      fetch: inTurns(tracing ? (request) => tracing.request(request, () => elysia.fetch(request)) : elysia.fetch),
     })
     elysia.server = server
     servers.push(server)
