@@ -53,7 +53,9 @@ export type DevnetLedgers = {
   moveAside(path: string, aside: string): void
 }
 
-export type StorageManifest = {
+export type StorageManifest = Facts & Sharing
+
+type Facts = {
   /** As messages name it. */
   readonly name: string
   /** Schemes of its URLs. */
@@ -61,8 +63,6 @@ export type StorageManifest = {
   /** Its URLs, as a regular expression and as an operator reads them. */
   readonly pattern: string
   readonly usage: string
-  /** Whether several processes may use one database at the same time; otherwise its calls end with the process. */
-  readonly isShared: boolean
   readonly capabilities: {
     /** Whether it outlives the process. */
     readonly isDurable: boolean
@@ -73,8 +73,6 @@ export type StorageManifest = {
   }
   /** The file that it is, on this machine. Throws for a URL without one. */
   readonly pathOf?: (url: string) => string
-  /** Keeps other processes off the database. Undefined when one has it. */
-  readonly hold?: (url: string) => { release(): void } | undefined
   /** Opens it and waits until it answers. A file of at most `checkUpTo` bytes is checked first. */
   open(url: string, options?: { readonly checkUpTo?: number }): Promise<OpenedStorage>
   /** Opens the ledger to read it beside a running gateway. Rejects where there is none to read. */
@@ -89,3 +87,16 @@ export type StorageManifest = {
   check(url: string, now: () => number): Promise<Checked>
   readonly devnetLedgers?: () => Promise<DevnetLedgers>
 }
+
+/** Whether several processes may use one database at the same time. Otherwise one has to keep the others off. */
+type Sharing =
+  | { readonly isShared: true; readonly hold?: undefined }
+  | {
+      /** Its calls end with the process. */
+      readonly isShared: false
+      /**
+       * Keeps other processes off the database until it is released or the process ends. Undefined when another process
+       * has it. Of a storage that no other process can reach: `() => ({ release() {} })`.
+       */
+      readonly hold: (url: string) => { release(): void } | undefined
+    }

@@ -6,6 +6,7 @@ export const memoryManifest: StorageManifest = {
   pattern: 'memory:',
   usage: 'memory:',
   isShared: false,
+  hold: () => ({ release() {} }),
   capabilities: { isDurable: false, hasBackups: false, hasDevnet: true },
   open: async () => (await import('./mod.ts')).memoryStorage(),
   openLedger: () => no('The database is in memory, so only the running gateway can read it: use --url.'),

@@ -6,7 +6,7 @@ import type { Dialect } from '../sql/statement.ts'
 const written = (text: string) => text.replaceAll('\uE000', '\uE0001').replaceAll('\0', '\uE0000')
 const read = (text: string) => text.replaceAll('\uE0000', '\0').replaceAll('\uE0001', '\uE000')
 
-export const postgresDialect: Dialect = {
+export const postgresDialect = {
   isShared: true,
   placeholder: (position) => `$${position}`,
   encode(value) {
@@ -55,4 +55,4 @@ export const postgresDialect: Dialect = {
   },
   nonceEndsInTail: 'right(authorizations.key, 16) = @tail',
   transactionEndsInTail: 'tail = @tail',
-}
+} satisfies Dialect

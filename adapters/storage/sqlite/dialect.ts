@@ -2,7 +2,7 @@
 import { usdc } from '../../../core/x402/mod.ts'
 import type { Dialect } from '../sql/statement.ts'
 
-export const sqliteDialect: Dialect = {
+export const sqliteDialect = {
   isShared: false,
   placeholder: () => '?',
   encode(value) {
@@ -68,4 +68,4 @@ export const sqliteDialect: Dialect = {
     where payment_status = 'settled' and settled_at / 86400000 = day
       and substr(receipt ->> 'transaction', -16) = @tail
   )`,
-}
+} satisfies Dialect

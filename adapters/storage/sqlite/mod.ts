@@ -116,6 +116,12 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
     noteSettlement: settled.note,
   }
   const verbs = sqlStorage(sql)
+  let closed: Promise<void> | undefined
+  const close = async () => {
+    await settle()
+    flusher?.close()
+    database.close()
+  }
 
   return {
     isShared: sqliteDialect.isShared,
@@ -141,11 +147,7 @@ export function sqliteStorage(where: string | SqliteDriver, options: SqliteOptio
       return touched
     },
 
-    async close() {
-      await settle()
-      flusher?.close()
-      database.close()
-    },
+    close: () => (closed ??= close()),
   }
 }
 

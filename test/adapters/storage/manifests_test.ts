@@ -1,6 +1,7 @@
 import { expect, test } from 'bun:test'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { StorageManifest } from '../../../adapters/storage/manifest.ts'
 import { STORAGE_URL_PATTERN, storageManifest, STORAGES } from '../../../adapters/storage/manifests.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
@@ -48,4 +49,26 @@ test('the kind of a storage is asked nowhere but in its folder', () => {
       /\.tsx?$/.test(file) && /(?:===|!==|case) *'(?:sqlite|postgres)'/.test(readFileSync(join(ROOT, file), 'utf8')),
   )
   expect(found).toEqual([])
+})
+
+test('every durable storage is run through the laws of one', async () => {
+  const tests = join(ROOT, 'test/adapters/storage')
+  const texts = readdirSync(tests, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('_test.ts'))
+    .map((file) => readFileSync(join(tests, file), 'utf8'))
+  const folders = readdirSync(join(ROOT, 'adapters/storage'))
+  const missing: string[] = []
+  for (const folder of folders) {
+    const file = join(ROOT, 'adapters/storage', folder, 'manifest.ts')
+    if (!existsSync(file)) continue
+    const [name, manifest] = Object.entries(await import(file)).find(([key]) => key.endsWith('Manifest')) ?? []
+    if (!STORAGES.includes(manifest as StorageManifest))
+      missing.push(`adapters/storage/manifests.ts: add the manifest of ${folder}/`)
+    if (!(manifest as StorageManifest).capabilities.isDurable) continue
+    if (!texts.some((text) => text.includes(`runDurableLaws(${name},`)))
+      missing.push(
+        `test/adapters/storage/${folder}_test.ts: add runDurableLaws(${name}, async () => ({ url: … })) beside runLaws('${folder} storage', storageLaws, …)`,
+      )
+  }
+  expect(missing).toEqual([])
 })

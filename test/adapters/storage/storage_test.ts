@@ -19,7 +19,10 @@ import { weightOf } from '../../../adapters/storage/sql/database.ts'
 import { writer } from '../../../adapters/storage/sqlite/writer.ts'
 import { usdc } from '../../../core/x402/money.ts'
 import type { Storage } from '../../../core/ports/mod.ts'
+import { sqliteManifest } from '../../../adapters/storage/sqlite/manifest.ts'
 import { brokenStorages } from '../../conformance/broken_storage.ts'
+import { durableLaws, forgetfulStorages, runDurableLaws } from '../../conformance/durable_storage.ts'
+import { durableWrites } from '../../conformance/durable_writes.ts'
 import { type Subject, runBroken, runLaws } from '../../conformance/law.ts'
 import { storageLaws } from '../../conformance/storage.ts'
 import { dice, playMoney } from '../../conformance/storage_model.ts'
@@ -33,6 +36,22 @@ runLaws('memory storage', storageLaws, memory)
 runLaws('sqlite storage', storageLaws, sqlite)
 if (isFull) runLaws('sqlite storage in memory', storageLaws, sqliteInMemory)
 runBroken('storage', storageLaws, brokenStorages)
+
+runDurableLaws(sqliteManifest, async () => {
+  const { path, remove } = temporaryPath()
+  return { url: `sqlite:${path}`, remove }
+})
+runBroken('durable storage', durableLaws, forgetfulStorages)
+
+test('each law of a durable storage reads what its verb writes', async () => {
+  for (const [verb, { prepare, write, read }] of Object.entries(durableWrites)) {
+    const [written, unwritten] = [memoryStorage(), memoryStorage()]
+    await prepare?.(written)
+    await prepare?.(unwritten)
+    await write(written)
+    expect({ verb, read: await read(written) }).not.toEqual({ verb, read: await read(unwritten) })
+  }
+})
 
 async function memory(): Promise<Subject<Storage>> {
   const storage = memoryStorage()
@@ -157,10 +176,11 @@ test('sqlite storage: verbs that arrive together are answered one by one, and on
   await subject.close()
 })
 
-test('sqlite storage: close() answers what was asked before it, and nothing after', async () => {
+test('sqlite storage: close() answers what was asked before it, and nothing after; a second one does nothing', async () => {
   const { path, remove } = temporaryPath()
   const storage = sqliteStorage(path)
   const pending = storage.openCall(newCall('call'), signed('key'), { now: T, until: T + 1 })
+  await storage.close()
   await storage.close()
   expect((await pending).kind).toBe('opened')
   await expect(storage.getCall('call')).rejects.toThrow('closed')

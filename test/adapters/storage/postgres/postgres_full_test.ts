@@ -8,6 +8,7 @@ import { DatabaseError } from '../../../../adapters/storage/database_error.ts'
 import { memoryStorage } from '../../../../adapters/storage/memory/mod.ts'
 import { LOOKUP_TABLES, SUPERSEDED } from '../../../../adapters/storage/postgres/lookups.ts'
 import { LOCK, migrate, migrations } from '../../../../adapters/storage/postgres/migrations.ts'
+import { postgresManifest } from '../../../../adapters/storage/postgres/manifest.ts'
 import { type PostgresStorage, postgresStorage } from '../../../../adapters/storage/postgres/mod.ts'
 import { ask } from '../../../../adapters/storage/postgres/statements.ts'
 import { tables } from '../../../../adapters/storage/sql/schema.ts'
@@ -16,6 +17,7 @@ import { overBun } from '../../../../adapters/storage/sqlite/driver.ts'
 import { migrate as migrateSqlite } from '../../../../adapters/storage/sqlite/migrations.ts'
 import { usdc } from '../../../../core/x402/money.ts'
 import type { Storage } from '../../../../core/ports/mod.ts'
+import { runDurableLaws } from '../../../conformance/durable_storage.ts'
 import { type Subject, runLaws } from '../../../conformance/law.ts'
 import { storageLaws } from '../../../conformance/storage.ts'
 import { dice, playMoney } from '../../../conformance/storage_model.ts'
@@ -29,6 +31,7 @@ beforeAll(async () => {
 afterAll(() => server.stop(), 60_000)
 
 runLaws('postgres storage', storageLaws, postgres)
+runDurableLaws(postgresManifest, async () => ({ url: await server.fresh() }))
 
 type PostgresSubject = Subject<PostgresStorage> & { readonly url: string }
 
