@@ -70,7 +70,8 @@ async function opened(
   const payment = { x402Version: 2 as const, accepted: offer, payload: {} }
   const authorization = { key, payer, payment, offer, expiresAt: at }
   const answer = await storage.openCall(call, authorization, { now: at, until: at })
-  if (answer.kind === 'replayed' && answer.call.id !== id) return answer.call.id
+  // Opened since the ledger was read: the next comparison tells whether the payment pays for it.
+  if (answer.kind === 'replayed' && answer.call.id !== id) return undefined
   const done = { workStatus: 'completed', result: null, endedAt: at, expiresAt: at + DAY_MS } as const
   await storage.moveCall(id, { workStatus: ['queued'] }, done)
   return id

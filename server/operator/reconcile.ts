@@ -44,9 +44,10 @@ export type Difference = {
   /**
    * `not_in_ledger`: an authorized payment that no settled call has, as after the restore of an older backup.
    * `not_settled_in_ledger`: the call is known, and the ledger does not say that it was paid. `not_on_chain`: a settled
-   * call whose transfer the chain does not have. `different`: payer or amount differ. `other_transfer`: a transfer
-   * without an authorization, which no call can have made. `not_charged_in_ledger`: more was claimed of a channel than
-   * its record was charged, as after the restore of a backup that is older than its last vouchers.
+   * call whose transfer the chain does not have. `different`: payer or amount differ, or the call has failed.
+   * `other_transfer`: a transfer without an authorization, which no call can have made. `not_charged_in_ledger`: more
+   * was claimed of a channel than its record was charged, as after the restore of a backup that is older than its last
+   * vouchers.
    */
   readonly kind:
     | 'not_charged_in_ledger'
@@ -59,7 +60,7 @@ export type Difference = {
   readonly block: number | null
   readonly call: string | null
   readonly text: string
-  /** The payment, where the ledger lacks it. */
+  /** The payment, where the ledger lacks it and can book it. */
   readonly transfer?: OnChain
 }
 
@@ -101,7 +102,7 @@ export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Pro
       candidates.find(({ payer }) => payer === transfer.payer) ??
       candidates[0]
     if (!entry) {
-      differences.push(await forgotten(ledger, transfer))
+      differences.push(await forgotten(ledger, chain, transfer))
       continue
     }
     candidates.splice(candidates.indexOf(entry), 1)
@@ -149,29 +150,37 @@ function isSame(entry: LedgerEntry, { payer, amount }: OnChain): boolean {
   return isAlike(entry.payer, payer) && String(paidIn(entry)) === amount
 }
 
-async function forgotten(ledger: LedgerReads, transfer: OnChain): Promise<Difference> {
+/** A payment that no settled call has. It has its `transfer` where it can be booked. */
+async function forgotten(ledger: LedgerReads, chain: ChainSide, transfer: OnChain): Promise<Difference> {
   const { transaction, block, payer, nonce } = transfer
   const paid = `${payer} paid ${dollarsOf(transfer)} USDC by ${transaction} in block ${block}`
   if (nonce === null)
     return { kind: 'other_transfer', transaction, block, call: null, text: `${paid}, without an authorization.` }
-  const [known] = await ledger.findCalls(nonce, 1)
-  if (known)
-    return {
-      kind: 'not_settled_in_ledger',
-      transaction,
-      block,
-      call: known.id,
-      text: `${paid} for ${known.id}, which the ledger has as ${statusOf(known)}.`,
-      transfer,
-    }
-  return {
-    kind: 'not_in_ledger',
-    transaction,
-    block,
-    call: null,
-    text: `${paid} with nonce ${nonce}, and the ledger does not know it.`,
-    transfer,
+  // Buyers choose nonces, so that another wallet's call may have the same.
+  const key = chain.keyOf?.(transfer)
+  const [known] = key === undefined ? [] : await ledger.findCalls(key, 1)
+  if (!known) {
+    const text = `${paid} with nonce ${nonce}, and the ledger does not know it.`
+    return { kind: 'not_in_ledger', transaction, block, call: null, text, transfer }
   }
+  const found = { transaction, block, call: known.id }
+  const why = unbookable(known, chain, transfer)
+  const text = `${paid} for ${known.id}, which the ledger has as ${statusOf(known)}`
+  if (why) return { kind: 'different', ...found, text: `${text}: ${why}, so it is not booked.` }
+  return { kind: 'not_settled_in_ledger', ...found, text: `${text}.`, transfer }
+}
+
+/** Why a payment does not pay for the call whose authorization it has used: its payer can send it with any amount. */
+function unbookable(
+  { offer, charge, quote, workStatus }: LedgerEntry,
+  { network, asset, payTo }: ChainSide,
+  { amount }: OnChain,
+): string | undefined {
+  const due = charge ?? quote
+  const isOurs = offer.network === network && isAlike(offer.asset, asset) && isAlike(offer.payTo, payTo)
+  if (!isOurs) return 'the call was offered for another payee'
+  if (BigInt(amount) < due) return `the call costs ${print(due)} USDC`
+  return workStatus === 'failed' ? 'the call has failed, and its buyer is owed the money' : undefined
 }
 
 function different(entry: LedgerEntry, transfer: OnChain): Difference {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { pad, toHex } from 'viem'
+import { type Hex, keccak256, pad, toHex } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import { backupSqlite, restoreSqlite } from '../../../adapters/storage/sqlite/backup.ts'
 import { sqliteStorage } from '../../../adapters/storage/sqlite/mod.ts'
@@ -117,6 +117,48 @@ test('reconcile --mend settles a call that the ledger knows, and leaves what the
   await again.close()
 }, 120_000)
 
+test('reconcile --mend books nothing on a call that its payment does not pay for, and settles none by a nonce alone', async () => {
+  const harness = await evmHarness(node)
+  const path = join(dir, 'forged.db')
+  const storage = sqliteStorage(path)
+  const own = { now: node.now(), signal: AbortSignal.timeout(30_000) }
+  const cheap = await order(storage, harness)
+  const { nonce } = cheap.payment.payload.authorization as { nonce: Hex }
+  const oneUnit = { ...cheap.offer, amount: '1' }
+  const dust = await signPayment(cheap.account, oneUnit, { now: node.now(), nonce })
+  expect((await harness.chain.settle(dust, oneUnit, own)).kind).toBe('settled')
+  const failed = await order(storage, harness)
+  await storage.moveCall(failed.id, { workStatus: ['queued'] }, { workStatus: 'failed', endedAt: node.now() })
+  expect((await harness.chain.settle(failed.payment, failed.offer, own)).kind).toBe('settled')
+  const victim = await sell(storage, harness)
+  const thief = await order(storage, harness, { nonce: victim.nonce as Hex })
+  await storage.close()
+  const { out } = await reconcile(harness, path, '--mend')
+  expect(out.slice(1)).toEqual([
+    expect.stringMatching(
+      new RegExp(`different: .* for ${cheap.id}, .*: the call costs 0.010000 USDC, so it is not booked`),
+    ),
+    expect.stringMatching(new RegExp(`different: .* for ${failed.id}, .*: the call has failed`)),
+  ])
+  const after = sqliteStorage(path)
+  for (const { id } of [cheap, failed, thief]) expect((await after.getCall(id))?.paymentStatus).toBe('verified')
+  await after.close()
+
+  // The same after the restore of a backup that does not know what the victim bought.
+  const restored = join(dir, 'forged_backup.db')
+  const older = sqliteStorage(restored)
+  const later = await order(older, harness, { nonce: victim.nonce as Hex })
+  await older.close()
+  const mended = await reconcile(harness, restored, '--mend')
+  expect(mended.out.filter((line) => line.includes(victim.transaction))).toEqual([
+    expect.stringContaining('not_in_ledger'),
+    expect.not.stringContaining(later.id),
+  ])
+  const end = sqliteStorage(restored)
+  expect((await end.getCall(later.id))?.paymentStatus).toBe('verified')
+  await end.close()
+}, 120_000)
+
 test('reconcile names what the chain has not, what differs, and transfers that no call can have made', async () => {
   const harness = await evmHarness(node)
   const path = join(dir, 'other.db')
@@ -216,30 +258,37 @@ async function charge(
 }
 
 /** A call that is paid on the chain, and recorded as the ledger would: whole, with another receipt, or not at all. */
-async function sell(
-  storage: Storage,
-  { chain, config }: EvmHarness,
-  { isRecorded = true, receipt = {} }: { isRecorded?: boolean; receipt?: object } = {},
-) {
+/** A call that a payment of 0.01 USDC has opened. */
+async function order(storage: Storage, { chain, config }: EvmHarness, signing: { nonce?: Hex } = {}) {
   const account = privateKeyToAccount(node.key())
   await node.setBalance(account.address, 1_000_000n)
   const offer = offerTo(config.payTo)
   const now = node.now()
-  const payment = await signPayment(account, offer, { now })
+  const payment = await signPayment(account, offer, { now, ...signing })
   const identity = await chain.identify(payment, offer, { now, signal: AbortSignal.timeout(10_000) })
   if (identity.kind !== 'known') throw new Error(identity.reason)
   const { key, payer, expiresAt } = identity
-  const id = `job_${key.slice(-32)}`
+  const id = `job_${keccak256(toHex(key)).slice(-32)}`
   const authorization = { key, payer, payment, offer, expiresAt }
   const call = newCall(id, { payer, offer, quote: usdc(10_000n), createdAt: now, expiresAt: now + 3_600_000 })
   await storage.openCall(call, authorization, { now, until: now + 60_000 })
+  return { id, payer, account, offer, payment, authorization, now, nonce: key.split('/').at(-1) }
+}
+
+/** One that is made, and paid on chain; the ledger has it unless it is not recorded. */
+async function sell(
+  storage: Storage,
+  harness: EvmHarness,
+  { isRecorded = true, receipt = {} }: { isRecorded?: boolean; receipt?: object } = {},
+) {
+  const { id, payer, offer, payment, authorization, now, nonce } = await order(storage, harness)
   const result = { result: { made: true }, expiresAt: now + 3_600_000 }
   const claim = await storage.claimSettlement(id, authorization, { now, until: now + 60_000, result })
-  const settlement = await chain.settle(payment, offer, { now, signal: AbortSignal.timeout(30_000) })
+  const settlement = await harness.chain.settle(payment, offer, { now, signal: AbortSignal.timeout(30_000) })
   if (settlement.kind !== 'settled' || claim.kind !== 'yours') throw new Error(`${settlement.kind} ${claim.kind}`)
   const paid = { kind: 'paid', receipt: { ...settlement.receipt, ...receipt } } as const
   if (isRecorded) await storage.finishSettlement(id, claim.token, paid, { now, by: 'reply' })
-  return { id, payer, nonce: key.split('/').at(-1), transaction: settlement.receipt.transaction }
+  return { id, payer, nonce, transaction: settlement.receipt.transaction }
 }
 
 async function reconcile({ config }: EvmHarness, path: string, ...more: readonly string[]) {
