@@ -9,7 +9,10 @@ const of = (file: string, ...by: readonly string[]): Scope => ({ within: [file],
 export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] = [
   [
     of('core/call/answer/settle_stream.ts', 'test/core/call/refund_test.ts'),
-    [['a stream goes on after its deposit went back', `if (!isRefundable || settled) return true`, `return true`]],
+    [
+      ['a stream goes on after its deposit went back', `if (!isRefundable || settled) return true`, `return true`],
+      ['a chain that is away ends a stream', `if (kind !== 'unavailable') return`, `return`],
+    ],
   ],
   [
     of(CHANNELS, `${TESTS}/claims_test.ts`),

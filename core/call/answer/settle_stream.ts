@@ -19,6 +19,8 @@ import { storedAnswer } from './stored_answer.ts'
 
 type Streaming = Extract<Answer, { kind: 'stream' }>
 
+/** Between two questions to a chain that is away. */
+const RETRY_MS = 1_000
 /** Longer streams are not stored for replays, so that many streams cannot fill the memory. */
 const MAX_RECORDED = 131_072
 
@@ -45,7 +47,12 @@ async function renewLease({ engine, opened, settled }: State, signal: AbortSigna
   const { call, authorization, isRefundable } = opened
   if (!(await engine.calls.active.renewLease(call.id, signal))) return false
   if (!isRefundable || settled) return true
-  return (await engine.offers.verify(authorization.payment, authorization.offer)).kind === 'valid'
+  while (!signal.aborted) {
+    const { kind } = await engine.offers.verify(authorization.payment, authorization.offer)
+    if (kind !== 'unavailable') return kind === 'valid'
+    await engine.ports.clock.wait(RETRY_MS, signal)
+  }
+  return false
 }
 
 type State = {

@@ -108,22 +108,47 @@ describe.each([
   })
 })
 
-test('a stream gives nothing more once its deposit went back while its process stood still (contract 1.87)', async () => {
+/** A stream of which its reader has the first piece when its process wakes after a lease, without renewing it. */
+async function woken(wrap?: (chain: Chain) => Chain) {
   const first = deltaChunk({ content: 'Hi' })
-  const rest = [deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE]
   const pieces = chatPieces(first)
   let answers = 0
   const script = async () => (answers++ === 0 ? wholeAnswer() : pieces.answer)
-  const subject = await seller(script, { isShared: true })
+  const subject = await seller(script, { isShared: true, ...(wrap && { wrap }) })
   const offer = decodeHeader((await subject.post(STREAM)).headers.get('payment-required')).accepts[0] as Offer
   const reader = reading(await subject.post(STREAM, { payment: await voucherBuyer('alice').sign(offer, CHARGE) }))
   expect(await reader.next()).toBe(first)
   await subject.clock.advance(timeouts.workLeaseMs)
+  const goOn = () => pieces.push(deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE)
+  return { ...subject, reader, goOn }
+}
+
+test('a stream gives nothing more once its deposit went back while its process stood still (contract 1.87)', async () => {
+  const subject = await woken()
   expect((await subject.refund()).status).toBe(200)
-  pieces.push(...rest)
-  const read = await reader.rest()
+  subject.goOn()
+  const read = await subject.reader.rest()
   await subject.idle()
   expect([read.includes('there'), read.includes('was refunded'), subject.refunded]).toEqual([false, true, [LEFT]])
+})
+
+test('a stream whose process stood still goes on once the chain answers again, whole and charged', async () => {
+  let isAway = false
+  const subject = await woken((chain) => ({
+    ...chain,
+    verify: async (...given) =>
+      isAway ? { kind: 'unavailable', reason: 'connection refused' } : await chain.verify(...given),
+  }))
+  isAway = true
+  subject.goOn()
+  const rest = subject.reader.rest()
+  await subject.clock.advance(3_000)
+  isAway = false
+  await subject.clock.advance(2_000)
+  const read = await rest
+  await subject.idle()
+  expect([read.includes('there'), read.endsWith(DONE), subject.refunded]).toEqual([true, true, []])
+  expect((await calls(subject)).map(({ paymentStatus }) => paymentStatus)).toEqual(['settled', 'settled'])
 })
 
 /** A channel that has bought a picture at its fixed price: what its voucher allows is charged. */
