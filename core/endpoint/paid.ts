@@ -144,7 +144,7 @@ export type PaidFields<Input> =
  *   input: Type.Object({ about: Type.String({ minLength: 1, maxLength: 200 }) }),
  *   output: Type.Object({ lines: Type.Array(Type.String()) }),
  *   example: { about: 'snow' },
- *   price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
+ *   price: (_input, { prices }) => ({ amount: flatPrice('0.01', prices), maxTimeoutSeconds: 300, publicPrice: {} }),
  *   run: async ({ input }) => ({ result: [`first light on ${input.about}`, 'the page is still white'] }),
  *   show: ({ made }) => ({ lines: made }),
  * })

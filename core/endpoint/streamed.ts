@@ -123,9 +123,9 @@ type StreamedFields<Input> = Omit<
  *   sample: () => ({ text: 'hello' }),
  *   isAvailable: () => true,
  *   remember: () => ({ model: null, request: {} }),
- *   priceRange: () => ({ min: flatPrice('0.01'), max: flatPrice('0.01') }),
+ *   priceRange: ({ prices }) => ({ min: flatPrice('0.01', prices), max: flatPrice('0.01', prices) }),
  *   check: async ({ text }) => String(text),
- *   price: () => ({ amount: flatPrice('0.01'), maxTimeoutSeconds: 300, publicPrice: {} }),
+ *   price: (_input, { prices }) => ({ amount: flatPrice('0.01', prices), maxTimeoutSeconds: 300, publicPrice: {} }),
  *   answer: async ({ input }) => ({ kind: 'whole', headers: {}, body: { text: input.toUpperCase() }, usage: null }),
  * })
  */

@@ -12,7 +12,7 @@ import { ChatSetting } from '../../server/config/chat.ts'
 import { GatewayRow } from '../../server/config/gateways.ts'
 import { batchedSettings } from '../../adapters/chains/settings.ts'
 import { FacilitatorRow } from '../../adapters/chains/lib/settings.ts'
-import { rowTables } from '../../server/config/rows.ts'
+import { declaredSettings, rowTables } from '../../server/config/rows.ts'
 import { RetentionTable } from '../../server/config/retention.ts'
 import { ImageSetting, VendorRow } from '../../server/config/vendors.ts'
 import { providers } from '../../server/config/providers.ts'
@@ -43,13 +43,24 @@ export const rows: Readonly<Record<string, TObject>> = {
  */
 const MARKED = /(<!-- (?:keys|settings(?:: ([\w, ]+)| of (\w+)| for ([\w, ]+))) -->\n)[^]*?(<!-- end -->)/g
 
-/** The page with its tables as the schema has them now. */
-export function withTables(page: string): string {
+/** The page with its tables as the schema has them now. A kind of models that a product declares gets a section. */
+export function withTables(written: string, kinds = Object.keys(rowTables)): string {
+  const page = withSections(written, kinds)
   const named = namedBy(page)
   return page.replaceAll(MARKED, (_all, start: string, _names?: string, row?: string) => {
     const table = tableOf(named.get(start), row)
     return `${start}${table.join('\n')}\n<!-- end -->`
   })
+}
+
+function withSections(page: string, kinds: readonly string[]): string {
+  const made = kinds
+    .filter((kind) => !page.includes(`<!-- settings of ${kind} -->`))
+    .map((kind) => {
+      const words = `\`[[${kind}]]\`: changes to the ${kind} catalog, by model \`id\`.`
+      return `### ${kind}\n\n${words}\n\n<!-- settings of ${kind} -->\n<!-- end -->\n\n`
+    })
+  return page.replace(/^### retention$/m, (heading) => made.join('') + heading)
 }
 
 function tableOf(names: readonly string[] | undefined, row: string | undefined): readonly string[] {
@@ -80,7 +91,8 @@ function namedBy(page: string): ReadonlyMap<string, readonly string[]> {
 }
 
 function sectionOf(name: string): Readonly<Record<string, TSchema>> {
-  const found = Object.entries(sections).find(([each]) => each === name)
+  const all = { ...sections, tables: { ...sections.tables, ...declaredSettings } }
+  const found = Object.entries(all).find(([each]) => each === name)
   if (!found)
     throw new Error(`a marker names the section ${name}, which is none of ${Object.keys(sections).join(', ')}`)
   return found[1]

@@ -12,9 +12,28 @@ test('the tables of the guide are those of the schema (bun test/server/settings_
   expect(page).toBe(withTables(page))
 })
 
+const REMEDY =
+  'name the product whose provider has it in a marker <!-- settings for … --> of configuration.md, or put it in a section of server/config/file.ts'
+
+test('a kind of models that a product declares gets its section from --write', () => {
+  const without = page.replace(/^### audio$[^]*?(?=^### retention$)/m, '')
+  expect(without).not.toContain('<!-- settings of audio -->')
+  const written = withTables(without, ['audio'])
+  expect(written).toContain(
+    '### audio\n\n`[[audio]]`: changes to the audio catalog, by model `id`.\n\n<!-- settings of audio -->\n| Setting |',
+  )
+  expect(withTables(written, ['audio'])).toBe(written)
+})
+
 test('every setting is in one table of the guide, and every table of the file has its own', () => {
-  expect(namedIn(page).toSorted()).toEqual(Object.keys(settings).toSorted())
-  for (const name of Object.keys(rows)) expect(page).toContain(`<!-- settings of ${name} -->`)
+  const named = namedIn(page)
+  const unplaced = Object.keys(settings).filter((name) => !named.includes(name))
+  expect(unplaced.map((name) => `${name}: ${REMEDY}`)).toEqual([])
+  expect(named.filter((name, at) => named.indexOf(name) !== at || !(name in settings))).toEqual([])
+  const missing = Object.keys(rows).filter((name) => !page.includes(`<!-- settings of ${name} -->`))
+  expect(missing.map((name) => `${name}: add its section with <!-- settings of ${name} --> and <!-- end -->`)).toEqual(
+    [],
+  )
 })
 
 test('every setting has a description in whole sentences', () => {

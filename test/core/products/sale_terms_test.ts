@@ -10,7 +10,8 @@ import { isSold } from '../../../core/endpoint/mod.ts'
 import { pricedTrial, trialOf } from '../../../core/endpoint/samples.ts'
 import { pathOf } from '../trial_path.ts'
 import { apiErrorCodes, rowOf } from '../../../core/http/errors.ts'
-import { catalog, endpoints } from '../../../core/mod.ts'
+import { STANDARD_PRICES } from '../../../core/endpoint/prices.ts'
+import { catalog, dollars, endpoints } from '../../../core/mod.ts'
 import { embedded, FOX, kit, ORIGIN, read, testClock } from '../../kit.ts'
 
 /** A gateway that sells everything. */
@@ -58,6 +59,30 @@ test('no call that costs anything costs less than the fee of 0.001 (contract 1.1
     '/api/v1/onramp/token',
   ])
 })
+
+test("every price rises with the operator's fee, once per call (contract 1.14)", async () => {
+  const { ports } = whole()
+  const withFee = (fee: string) => ({
+    catalog: catalog(),
+    vendors: ports.vendors,
+    countTokens: ports.countTokens,
+    prices: { ...STANDARD_PRICES, fee: dollars(fee) },
+  })
+  for (const endpoint of endpoints.filter(isSold)) {
+    const pricesAt = async (fee: string): Promise<Readonly<Record<'example' | 'min' | 'max', bigint>>> => {
+      const context = withFee(fee)
+      const { price } = await pricedTrial(endpoint, context)
+      // The least of chat is a model at a flat price, which has no fee.
+      const { min, max } = { ...endpoint.priceRange(context), ...(endpoint.delivery === 'stream' && { min: 0n }) }
+      return { example: price === undefined || price === 'free' ? 0n : price.amount, min, max }
+    }
+    const [low, high] = [await pricesAt('0.001'), await pricesAt('0.003')]
+    const raised = (amount: bigint) => (amount === 0n ? 0n : amount + 2_000n)
+    const expected = { example: raised(low.example), min: raised(low.min), max: raised(low.max) }
+    expect({ [`${endpoint.name}: ${HINT}`]: high }).toEqual({ [`${endpoint.name}: ${HINT}`]: expected })
+  }
+})
+const HINT = "give `prices` to the formula: price: (input, { prices }) => … flatPrice('0.01', prices)"
 
 test('paid market data and RPC quote before they check, and nothing else does (contract 1.52)', () => {
   const late = endpoints.filter(isSold).filter(({ order }) => order === 'quote_then_check')
