@@ -206,9 +206,14 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
   [
     of(`${CHANNELS}/deposits.ts`, `${TESTS}/costs_test.ts`),
     [
-      ['first deposits that revert are not bounded over all wallets', `if (landing !== 'reverted') {`, `if (true) {`],
-      ['a deposit into a known channel counts as a first one', `?.isPayerProven !== true`, `?.isPayerProven !== null`],
-      ['first deposits that land count as reverted', `first?.release() return landing`, `return landing`],
+      [
+        'deposits that revert are not bounded over all wallets',
+        `shared.end(landing === 'reverted')`,
+        `shared.end(false)`,
+      ],
+      ['a deposit into a known channel counts as a first one', `? 'later' : 'first'`, `? 'first' : 'first'`],
+      ['deposits that land count as reverted', `shared.end(landing === 'reverted')`, `shared.end(true)`],
+      ['deposits under way count as reverted for an hour', `if (isBusy) return`, `if (false) return`],
     ],
   ],
   [

@@ -72,7 +72,7 @@ const channelSettings = {
     { usual: '100000' },
   ),
   channel_gas_per_wallet: setting(
-    'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet; refunds leave half of it to deposits. First deposits that revert may take five times as much, of all wallets together.',
+    'EVM: the gas that the gateway pays in an hour for deposits into channels and refunds of one wallet; refunds leave half of it to deposits. First deposits that revert may take five times as much, of all wallets together, and so may later ones.',
     Type.Integer({ minimum: 540_000, maximum: 1_000_000_000 }),
     { usual: '2000000; unlimited where `coin_price` is 0' },
   ),

@@ -319,8 +319,8 @@ const RESERVED: Reservation = { kind: 'reserved', release: () => {} }
 /** Without a budget of a wallet. */
 export const unlimited = (costs: ChannelCosts): ChannelCosts => ({
   ...costs,
-  firstDepositsLimitedUntil: () => undefined,
-  reserveFirstDeposit: () => RESERVED,
+  groupLimit: () => undefined,
+  reserveInGroup: () => ({ kind: 'reserved', end: () => {} }),
   depositsLimitedUntil: () => undefined,
   refundsLimitedUntil: () => undefined,
   reserveDeposit: () => RESERVED,

@@ -379,8 +379,8 @@ export function createWorld(rule: ChannelRule, seed: number, { products, isTrace
     const now = () => (world.isCalm ? calm : costs)
     return {
       ...costs,
-      firstDepositsLimitedUntil: (...of) => now().firstDepositsLimitedUntil(...of),
-      reserveFirstDeposit: (...of) => now().reserveFirstDeposit(...of),
+      groupLimit: (...of) => now().groupLimit(...of),
+      reserveInGroup: (...of) => now().reserveInGroup(...of),
       depositsLimitedUntil: (...of) => now().depositsLimitedUntil(...of),
       refundsLimitedUntil: (...of) => now().refundsLimitedUntil(...of),
       reserveDeposit: (...of) => now().reserveDeposit(...of),

@@ -24,10 +24,8 @@ export const DEPOSIT_GAS = 120_000n
 export const REFUND_GAS = 160_000n
 /** The smallest deposit in lives of a channel: gas is at most a tenth of it. */
 const LIVES = 10n
-/** First deposits that revert may take so many budgets of one wallet in an hour, of all wallets together. */
-const BUDGETS_OF_FIRST = 5n
-/** Stands for all wallets whose first deposit into a channel is not mined. */
-const NEWCOMERS = 'newcomers'
+/** Deposits of a group that revert may take so many budgets of one wallet in an hour, of all wallets together. */
+const BUDGETS_OF_ALL = 5n
 const HOUR_MS = 3_600_000
 const MAX_WALLETS = 10_000
 
@@ -44,10 +42,21 @@ export type Reservation =
       readonly until: number
     }
 
+/** Into a channel that no deposit has reached before, which any wallet can have, or into another. */
+export type DepositGroup = 'first' | 'later'
+
+/** `isBusy`: fewer have reverted, but too many are under way. `until` in milliseconds. */
+export type GroupLimit = { readonly until: number; readonly isBusy: boolean }
+
+type GroupReservation =
+  | { readonly kind: 'reserved'; end(isReverted: boolean): void }
+  | ({ readonly kind: 'limited' } & GroupLimit)
+
 type Spending = { readonly at: number; readonly gas: bigint }
 
 export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
   const spendings = boundedMap<readonly Spending[]>(MAX_WALLETS)
+  const underWay: Record<DepositGroup, number> = { first: 0, later: 0 }
   const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
   // Deposits name the wallet in lower case, refunds with its checksum.
   const spentBy = (wallet: string, now: number) =>
@@ -85,6 +94,32 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     return amounts
   }
 
+  const inGroup = (group: DepositGroup, now: number) => ({ wallet: group, gas: DEPOSIT_GAS, now })
+  const ofGroup = BUDGETS_OF_ALL * gasPerWallet
+
+  /** Undefined while deposits of a group are paid for: wallets without end can make them revert. */
+  function groupLimit(group: DepositGroup, now: number): GroupLimit | undefined {
+    const until = limitedUntil(inGroup(group, now), ofGroup)
+    if (until === undefined) return undefined
+    const reverted = BigInt(spentBy(group, now).length - underWay[group])
+    return { until, isBusy: (reverted + 1n) * DEPOSIT_GAS <= ofGroup }
+  }
+
+  /** Gas of a deposit among those of its group; it is given back unless the deposit reverts. */
+  function reserveInGroup(group: DepositGroup, now: number): GroupReservation {
+    const limit = groupLimit(group, now)
+    if (limit) return { kind: 'limited', ...limit }
+    const reserved = reserve(inGroup(group, now), ofGroup)
+    underWay[group]++
+    return {
+      kind: 'reserved',
+      end(isReverted) {
+        underWay[group]--
+        if (!isReverted && reserved.kind === 'reserved') reserved.release()
+      },
+    }
+  }
+
   return {
     deposit: () => priceOf(DEPOSIT_GAS),
     refund: () => priceOf(REFUND_GAS),
@@ -97,12 +132,8 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     /** The same of refunds, which leave half to deposits: whoever reads a voucher on chain can ask for one. */
     refundsLimitedUntil: (wallet: string, now: number) =>
       limitedUntil({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
-    /** The same of first deposits, which wallets without end can make revert. */
-    firstDepositsLimitedUntil: (now: number) =>
-      limitedUntil({ wallet: NEWCOMERS, gas: DEPOSIT_GAS, now }, BUDGETS_OF_FIRST * gasPerWallet),
-    /** Released unless the deposit reverts. */
-    reserveFirstDeposit: (now: number) =>
-      reserve({ wallet: NEWCOMERS, gas: DEPOSIT_GAS, now }, BUDGETS_OF_FIRST * gasPerWallet),
+    groupLimit,
+    reserveInGroup,
     reserveDeposit: (wallet: string, now: number) => reserve({ wallet, gas: DEPOSIT_GAS, now }, gasPerWallet),
     reserveRefund: (wallet: string, now: number) => reserve({ wallet, gas: REFUND_GAS, now }, gasPerWallet / 2n),
   }

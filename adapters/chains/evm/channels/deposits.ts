@@ -10,7 +10,7 @@ import type { Reads, ViewOptions } from '../node/reads.ts'
 import type { Relayer } from '../node/relayer.ts'
 import { stateCall } from '../node/token.ts'
 import { depositCall, mirrorCalls, mirrorIn } from './contract.ts'
-import type { ChannelCosts } from './costs.ts'
+import type { ChannelCosts, DepositGroup, GroupLimit } from './costs.ts'
 import { type Channeled, type Deposit, endOf, overBudget, refusedChannel } from './payload.ts'
 import { type ChannelState, type Mirror, gasPaidWith, newState, withMirror } from './state.ts'
 import { type ChannelStates } from './records.ts'
@@ -56,8 +56,8 @@ type DepositParts = DepositsContext &
     /** The end of the last one, by payer. */
     readonly turns: Map<Hex, Promise<void>>
     readonly revertLimiter: RevertLimiter
-    /** Until when new channels wait, as the operator was told. In milliseconds. */
-    alertedUntil: number
+    /** Until when deposits of a group wait, as the operator was told. In milliseconds. */
+    readonly alertedUntil: Record<DepositGroup, number>
   }
 
 export function channelDeposits(context: DepositsContext, config: DepositsConfig) {
@@ -69,7 +69,7 @@ export function channelDeposits(context: DepositsContext, config: DepositsConfig
     landings,
     turns: new Map<Hex, Promise<void>>(),
     revertLimiter: payerRevertLimiter(),
-    alertedUntil: 0,
+    alertedUntil: { first: 0, later: 0 },
   }
   return {
     seen: (depositing: Depositing, at: Pick<ViewOptions, 'lagSeconds' | 'signal'>) => seen(deposits, depositing, at),
@@ -114,8 +114,7 @@ async function problem(
     const text = `deposit.authorization.validBefore is ${deposit.validBefore}; it must be at least 6 seconds after now, ${Math.ceil(now / 1000)}`
     return refusedChannel('PAYMENT_UNFUNDED', 'payload_authorization_valid_before', text)
   }
-  const isFirst = await isFirstDeposit(deposits, depositing, now)
-  const limited = limitOf(deposits, depositing, { isFirst, now })
+  const limited = limitOf(deposits, depositing, { group: await groupOf(deposits, depositing, now), now })
   if (limited) return limited
   const call = depositCall(channel, deposit)
   const answer = await deposits.reads.view([call], {
@@ -130,18 +129,17 @@ async function problem(
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_simulation_failed', text)
 }
 
-/** Whether no deposit of the channel was ever mined: its payer may be anybody. */
-const isFirstDeposit = async ({ states }: DepositParts, { channelId }: Depositing, now: number): Promise<boolean> =>
-  (await states.get(channelId, now))?.isPayerProven !== true
+const groupOf = async ({ states }: DepositParts, { channelId }: Depositing, now: number): Promise<DepositGroup> =>
+  (await states.get(channelId, now))?.isPayerProven ? 'later' : 'first'
 
-/** Why nothing more is sent for this payer, or for those whose first deposit it is. */
+/** Why nothing more is sent for this payer, or for anybody of the group. */
 function limitOf(
   deposits: DepositParts,
   { config: { payer }, deposit }: Depositing,
-  { isFirst, now }: { readonly isFirst: boolean; readonly now: number },
-): Refused | undefined {
-  const firstUntil = isFirst ? deposits.costs.firstDepositsLimitedUntil(now) : undefined
-  if (firstUntil !== undefined) return tooManyReverts(firstUntil)
+  { group, now }: { readonly group: DepositGroup; readonly now: number },
+): Refused | Unavailable | undefined {
+  const limit = deposits.costs.groupLimit(group, now)
+  if (limit) return tooMany(group, limit)
   const isContract = deposit.signature.length !== 132
   const until = deposits.revertLimiter.blockedUntil(payer, isContract, now)
   const paidUntil = deposits.costs.depositsLimitedUntil(payer, now)
@@ -180,27 +178,29 @@ function begin(deposits: DepositParts, depositing: Depositing, { now, signal }: 
 }
 
 async function bring(deposits: DepositParts, depositing: Depositing, now: number): Promise<Landing> {
-  const isFirst = await isFirstDeposit(deposits, depositing, now)
+  const group = await groupOf(deposits, depositing, now)
   const bad = await problem(deposits, depositing, { now })
   if (bad === 'landed') return await note(deposits, depositing, { now })
   if (bad) return bad
   const { config: channel, deposit } = depositing
-  const first = isFirst ? deposits.costs.reserveFirstDeposit(now) : undefined
-  if (first?.kind === 'limited') return tooManyReverts(first.until)
+  const shared = deposits.costs.reserveInGroup(group, now)
+  if (shared.kind === 'limited') return tooMany(group, shared)
   const reserved = deposits.costs.reserveDeposit(channel.payer, now)
   if (reserved.kind === 'limited') {
-    first?.release()
+    shared.end(false)
     return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
   }
-  const sent = await deposits.relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
-  if (sent.kind === 'rejected') reserved.release()
-  const landing = await landed(deposits, depositing, { sent, now })
-  if (landing !== 'reverted') {
-    first?.release()
-    return landing
+  let landing: Landing | 'reverted' | undefined
+  try {
+    const sent = await deposits.relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
+    if (sent.kind === 'rejected') reserved.release()
+    landing = await landed(deposits, depositing, { sent, now })
+  } finally {
+    shared.end(landing === 'reverted')
   }
+  if (landing !== 'reverted') return landing
   deposits.revertLimiter.recordRevert(channel.payer, now)
-  if (isFirst) warn(deposits, now)
+  warn(deposits, group, now)
   const text = 'the deposit reverted on chain: nothing moved'
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
 }
@@ -222,21 +222,20 @@ async function landed(
   return 'reverted'
 }
 
-/** Tells the operator once that new channels have to wait. */
-function warn(deposits: DepositParts, now: number): void {
-  const until = deposits.costs.firstDepositsLimitedUntil(now)
-  if (until === undefined || now < deposits.alertedUntil) return
-  deposits.alertedUntil = until
-  const { network, alert } = deposits
-  alert?.('deposits of new wallets revert on chain: new channels wait', {
-    network,
-    until: new Date(until).toISOString(),
-  })
+/** Tells the operator once that deposits have to wait. */
+function warn({ costs, alertedUntil, network, alert }: DepositParts, group: DepositGroup, now: number): void {
+  const limit = costs.groupLimit(group, now)
+  if (!limit || now < alertedUntil[group]) return
+  alertedUntil[group] = limit.until
+  const who = group === 'first' ? 'new channels' : 'deposits into known channels'
+  alert?.(`deposits revert on chain: ${who} wait`, { network, until: new Date(limit.until).toISOString() })
 }
 
-function tooManyReverts(until: number): Refused {
-  const pause = `pay by another scheme, or open a channel later, at the latest after ${new Date(until).toISOString()}`
-  const text = `first deposits into channels reverted on chain too often within an hour; ${pause}`
+function tooMany(group: DepositGroup, { until, isBusy }: GroupLimit): Refused | Unavailable {
+  if (isBusy) return unavailable('too many deposits are on their way to the chain; ask again in a few seconds')
+  const what = group === 'first' ? 'first deposits into channels' : 'deposits into channels'
+  const pause = `pay by another scheme, or deposit later, at the latest after ${new Date(until).toISOString()}`
+  const text = `${what} reverted on chain too often within an hour; ${pause}`
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
 }
 

@@ -85,13 +85,47 @@ describe('gas of channels', () => {
     end = 'reverted'
     const before = sent.length
     await open(buyers.slice(20))
-    expect([sent.length - before, alerts]).toEqual([22, ['deposits of new wallets revert on chain: new channels wait']])
+    expect([sent.length - before, alerts]).toEqual([22, ['deposits revert on chain: new channels wait']])
     const [refused] = await open([voucherBuyer('bob')])
     expect(refused).toMatchObject({ kind: 'refused', reason: expect.stringContaining('reverted on chain too often') })
     end = 'mined'
     const more = await known.open(offer, 500_000n, { number: 2n })
     expect(await chain.secure?.(more, offer, at)).toMatchObject({ kind: 'secured' })
     expect(await open([voucherBuyer('bob')], NOW + 3_600_001)).toMatchObject([{ kind: 'secured' }])
+  })
+
+  test('more first deposits at once than may revert in an hour wait for those before them, and are taken then', async () => {
+    const { chain, offer, sent, alerts } = seller(540_000n, 0n)
+    const payments = await Promise.all(
+      Array.from({ length: 30 }, (_, i) => voucherBuyer(`buyer ${i}`).open(offer, 500_000n)),
+    )
+    const open = async () =>
+      await Promise.all(payments.map(async (payment) => (await chain.secure?.(payment, offer, at))?.kind))
+    const kinds = await open()
+    expect(
+      [kinds.filter((kind) => kind === 'secured'), kinds.filter((kind) => kind === 'unavailable')].map(
+        ({ length }) => length,
+      ),
+    ).toEqual([22, 8])
+    expect([await open(), sent.length, alerts]).toEqual([Array(30).fill('secured'), 30, []])
+  })
+
+  test('deposits into known channels that revert have a bound over all wallets too (contract 1.98)', async () => {
+    let end: End = 'mined'
+    const { chain, offer, sent, alerts } = seller(540_000n, 0n, () => end)
+    const buyers = Array.from({ length: 20 }, (_, i) => voucherBuyer(`buyer ${i}`))
+    for (const buyer of buyers) await chain.secure?.(await buyer.open(offer, 500_000n), offer, at)
+    end = 'reverted'
+    for (const number of [2n, 3n])
+      for (const buyer of buyers) await chain.secure?.(await buyer.open(offer, 500_000n, { number }), offer, at)
+    expect([sent.length - buyers.length, alerts]).toEqual([
+      22,
+      ['deposits revert on chain: deposits into known channels wait'],
+    ])
+    end = 'mined'
+    expect(await chain.secure?.(await voucherBuyer('bob').open(offer, 500_000n), offer, at)).toMatchObject({
+      kind: 'secured',
+    })
   })
 
   test('refunds and deposits of one wallet in parallel stay within its budget together (contract 1.98)', async () => {
