@@ -66,8 +66,10 @@ type Facts = {
   readonly capabilities: {
     /** Whether it outlives the process. */
     readonly isDurable: boolean
-    /** Whether `backup` and `restore` do it, and not a tool of the database, which they name in their error. */
+    /** Whether `backup` and `restore` do it, and not a tool of the database. */
     readonly hasBackups: boolean
+    /** The tool of the database that makes backups where they do not; their error names it. */
+    readonly backupTool?: string
     /** Whether a devnet may keep its ledger in it. */
     readonly hasDevnet: boolean
   }

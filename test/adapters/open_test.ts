@@ -2,6 +2,7 @@ import { expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { STORAGE_URLS } from '../../adapters/storage/manifests.ts'
 import { openObjects, openStorage } from '../../adapters/mod.ts'
 
 function folder(): { dir: string; remove(): void } {
@@ -34,7 +35,7 @@ test('openStorage() of a file that is no database lets go of it', async () => {
 test('openStorage() and openObjects() say which URLs they take, and repeat no password', async () => {
   const refusal = async (opened: Promise<unknown>) => await opened.then(String, (error: Error) => error.message)
   expect(await refusal(openStorage('mysql://me:secret@host/db'))).toBe(
-    'openStorage: the URL must be memory:, sqlite:FILE or postgres://…; it begins "mysql:"',
+    `openStorage: the URL must be ${STORAGE_URLS}; it begins "mysql:"`,
   )
   expect(await refusal(openStorage('sqlite:'))).toContain('needs a file')
   expect(await refusal(openObjects('ftp://me:secret@host'))).toBe(

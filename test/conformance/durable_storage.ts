@@ -45,15 +45,14 @@ export function runDurableLaws(manifest: StorageManifest, fresh: () => Promise<F
       stderr: 'inherit',
     })
     const output = await child.stdout.getReader().read()
-    expect(new TextDecoder().decode(output.value)).toBe('written\n')
     const isOpenToUs = manifest.hold === undefined || manifest.hold(url) !== undefined
+    child.kill('SIGKILL')
+    await child.exited
+    expect(new TextDecoder().decode(output.value)).toBe('written\n')
     expect({ name, 'another process may open it while one has it': isOpenToUs }).toEqual({
       name,
       'another process may open it while one has it': isShared,
     })
-    child.kill('SIGKILL')
-    await child.exited
-
     const lock = manifest.hold?.(url)
     const [storage, reference] = [await manifest.open(url), memoryStorage()]
     expect(storage.isShared ?? false).toBe(isShared)

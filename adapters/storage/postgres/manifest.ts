@@ -11,7 +11,7 @@ export const postgresManifest: StorageManifest = {
   pattern: 'postgres(ql)?://.+',
   usage: 'postgres://…',
   isShared: postgresDialect.isShared,
-  capabilities: { isDurable: true, hasBackups: false, hasDevnet: false },
+  capabilities: { isDurable: true, hasBackups: false, backupTool: 'pg_dump', hasDevnet: false },
   async open(url) {
     const storage = (await import('./mod.ts')).postgresStorage(url)
     await storage.ready().catch(async (error: unknown) => {

@@ -218,6 +218,8 @@ async function isQuotedAsListed(at: Seller, { id, pricing, billing_mode, categor
     isAbout(price.pricePerTrack * (1 + price.marginPercent / 100) + price.transactionFee, price.amount)
     return isAbout(pricing.per_track + pricing.transaction_fee, price.amount)
   }
+  if (!categories.includes('chat'))
+    throw new Error(`${id}: no rule for the category ${categories.join(', ')}: add one to isQuotedAsListed()`)
   const order = { model: id, max_tokens: 900, messages: [{ role: 'user', content: 'one two three' }] }
   const { status, body } = await ask(at, 'POST', '/api/v1/chat/completions', order)
   const estimate = (await ask(at, 'POST', '/api/v1/chat/estimate', order)).body

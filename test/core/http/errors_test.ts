@@ -206,6 +206,6 @@ describe('programs that show error.message alone find the sentence there (contra
     expect(chat).toMatch(/^402 Payment Required: This request costs 0\.\d+ USDC/)
     expect(await printed(client.images.generate(IMAGE[1]))).toMatch(/^402 Payment Required: This request costs 0\.022/)
     expect(await printed(client.images.generate({ ...IMAGE[1], n: 11 }))).toMatch(/^400 Invalid request body: n: /)
-    expect(await printed(client.embeddings.create({ model: 'm', input: 'x' }))).toMatch(/^404 Not found: /i)
+    expect(await printed(client.fineTuning.jobs.list())).toMatch(/^404 Not found: /i)
   })
 })

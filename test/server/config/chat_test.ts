@@ -37,6 +37,7 @@ describe('vendors that converse', () => {
       timeoutMs: 600_000,
       parameters: { quality: 'low' },
     })
+    // A provider that serves another product with this key says `account: 'vendor-a'` in its offer.
     expect(realVendors(config)).toEqual(['vendor-a'])
   })
 

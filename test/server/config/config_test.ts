@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'bun:test'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { STORAGE_URLS } from '../../../adapters/storage/manifests.ts'
 import { audioRows, chatRows, imageRows, retention, rowKinds, videoRows } from '../../../core/mod.ts'
 import { type Config, isLoopback, readConfig, parseConfig } from '../../../server/config/mod.ts'
 import { settings } from '../../../server/config/file.ts'
@@ -237,7 +238,7 @@ describe('mistakes', () => {
     const [syntax = ''] = mistakes('version = "1"\noperator_token = "s3cret" x\n')
     expect(syntax).toMatch(/^farebox\.toml:2:\d+: /)
     expect(syntax).not.toContain('s3cret')
-    expect(mistakes('database_url = "mysql://x"').join()).toContain('must be memory:, sqlite:FILE or postgres://')
+    expect(mistakes('database_url = "mysql://x"').join()).toContain(`must be ${STORAGE_URLS}`)
     expect(mistakes('operator_token = 123456').join()).toContain('must be text: write it in quotes')
     expect(mistakes('free_per_hour = 5').join()).toContain('free_per_hour: must be at least free_per_minute')
   })
