@@ -81,8 +81,7 @@ async function openCall(engine: Engine, verified: Verified, hold: SpendingHold |
   if (started.kind === 'refused') return started
   const settlesEarly = opening.atLimit === true || started.settlesEarly
   const working = { endpoint, input, authorization, requestContext, margin: price.margin, settlesEarly }
-  const isRefundable = verdict.holds !== undefined
-  return { kind: 'opened', opened: { ...working, call: opening.call, isRefundable } }
+  return { kind: 'opened', opened: { ...working, call: opening.call, isRefundable: !!verdict.holds } }
 }
 
 /**

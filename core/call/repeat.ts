@@ -52,8 +52,8 @@ async function endOf(engine: Engine, signed: Signed, known: Call): Promise<Call>
       call = (await storage.getCall(call.id)) ?? call
     }
   } finally {
-    const left = (waiters.get(known.id) ?? 1) - 1
-    if (left > 0) waiters.set(known.id, left)
+    const left = waiters.get(known.id) ?? 0
+    if (left > 1) waiters.set(known.id, left - 1)
     else waiters.delete(known.id)
   }
   if (!isAwaited || endpoint.delivery === 'hybrid') return call

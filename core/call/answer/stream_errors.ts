@@ -55,7 +55,7 @@ export const TOO_SHORT = new ApiError('UPSTREAM_TIMEOUT', {
   message: 'The authorization was about to expire before the answer began. Nothing was charged.',
 })
 export const TAKEN = new ApiError('MODEL_UNAVAILABLE', {
-  message: 'The payment of this stream now serves another call or was refunded. The stream ends here.',
+  message: 'The payment of this stream now serves another call or was refunded.',
 })
 export const AWAY = new ApiError('MODEL_UNAVAILABLE', {
   message: 'The gateway could not reach its storage for too long; the stream ends here.',
