@@ -131,7 +131,7 @@ export function channelLedger(world: World): ChannelLedger {
   /** By process and payer: when deposits were sent. */
   const sentFor = new Map<string, readonly number[]>()
   /** Step at which the money of a channel was last asked for. */
-  const askedToWithdraw = new Map<string, number>()
+  const withdrawnAt = new Map<string, number>()
   const fugitives = new Set<string>()
   /** Channels of which a node has shown no money after it had shown some. */
   const hidden = new Set<Hex>()
@@ -248,8 +248,8 @@ export function channelLedger(world: World): ChannelLedger {
     if (due > call.quote) violate('chargeHasResult', `${name} is charged ${due}, and the price was ${call.quote}`)
     const { balance } = world.contract.escrow(channelId)
     // A process that stands still for the whole of a withdraw delay, between its last look and the write, cannot know.
-    const stoodStill = (askedToWithdraw.get(channelId) ?? -1) >= (world.active?.began ?? 0)
-    if (base + due > balance && !stoodStill)
+    const wasPaused = (withdrawnAt.get(channelId) ?? -1) >= (world.active?.began ?? 0)
+    if (base + due > balance && !wasPaused)
       violate('covered', `${name} is charged up to ${base + due} for ${nameOf(id)}, and has ${balance} in its channel`)
   }
 
@@ -493,7 +493,7 @@ export function channelLedger(world: World): ChannelLedger {
 
     fled: ({ id, buyer }) => {
       fugitives.add(buyer)
-      askedToWithdraw.set(id, world.step)
+      withdrawnAt.set(id, world.step)
     },
 
     seeded({ id }, stored) {
