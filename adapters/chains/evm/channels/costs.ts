@@ -42,7 +42,7 @@ export type Reservation =
       readonly until: number
     }
 
-/** Into a channel that no deposit has reached before, which any wallet can have, or into another. */
+/** `first`: into a channel without an earlier deposit, which any wallet can have. `later`: into any other. */
 export type DepositGroup = 'first' | 'later'
 
 /** `isBusy`: fewer have reverted, but too many are under way. `until` in milliseconds. */
@@ -97,25 +97,28 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
   const inGroup = (group: DepositGroup, now: number) => ({ wallet: group, gas: DEPOSIT_GAS, now })
   const ofGroup = BUDGETS_OF_ALL * gasPerWallet
 
-  /** Undefined while deposits of a group are paid for: wallets without end can make them revert. */
+  /** Why a deposit of this group has to wait; undefined while it need not. Wallets are free, so all of them count. */
   function groupLimit(group: DepositGroup, now: number): GroupLimit | undefined {
     const until = limitedUntil(inGroup(group, now), ofGroup)
-    if (until === undefined) return undefined
+    return until === undefined ? undefined : { until, isBusy: isBusy(group, now) }
+  }
+
+  /** Whether one more could revert within the limit, were none under way. */
+  function isBusy(group: DepositGroup, now: number): boolean {
     const reverted = BigInt(spentBy(group, now).length - underWay[group])
-    return { until, isBusy: (reverted + 1n) * DEPOSIT_GAS <= ofGroup }
+    return (reverted + 1n) * DEPOSIT_GAS <= ofGroup
   }
 
   /** Gas of a deposit among those of its group; it is given back unless the deposit reverts. */
   function reserveInGroup(group: DepositGroup, now: number): GroupReservation {
-    const limit = groupLimit(group, now)
-    if (limit) return { kind: 'limited', ...limit }
     const reserved = reserve(inGroup(group, now), ofGroup)
+    if (reserved.kind === 'limited') return { ...reserved, isBusy: isBusy(group, now) }
     underWay[group]++
     return {
       kind: 'reserved',
       end(isReverted) {
         underWay[group]--
-        if (!isReverted && reserved.kind === 'reserved') reserved.release()
+        if (!isReverted) reserved.release()
       },
     }
   }

@@ -225,7 +225,7 @@ async function landed(
 /** Tells the operator once that deposits have to wait. */
 function warn({ costs, alertedUntil, network, alert }: DepositParts, group: DepositGroup, now: number): void {
   const limit = costs.groupLimit(group, now)
-  if (!limit || now < alertedUntil[group]) return
+  if (!limit || limit.isBusy || now < alertedUntil[group]) return
   alertedUntil[group] = limit.until
   const who = group === 'first' ? 'new channels' : 'deposits into known channels'
   alert?.(`deposits revert on chain: ${who} wait`, { network, until: new Date(limit.until).toISOString() })

@@ -110,6 +110,15 @@ describe('gas of channels', () => {
     expect([await open(), sent.length, alerts]).toEqual([Array(30).fill('secured'), 30, []])
   })
 
+  test('a deposit that reverts while many others are under way alerts nobody', async () => {
+    let sent = 0
+    const { chain, offer, alerts } = seller(540_000n, 0n, () => (sent++ === 0 ? 'reverted' : 'mined'))
+    const buyers = Array.from({ length: 22 }, (_, i) => voucherBuyer(`buyer ${i}`))
+    const payments = await Promise.all(buyers.map((buyer) => buyer.open(offer, 500_000n)))
+    await Promise.all(payments.map(async (payment) => await chain.secure?.(payment, offer, at)))
+    expect([sent, alerts]).toEqual([22, []])
+  })
+
   test('deposits into known channels that revert have a bound over all wallets too (contract 1.98)', async () => {
     let end: End = 'mined'
     const { chain, offer, sent, alerts } = seller(540_000n, 0n, () => end)
