@@ -49,7 +49,7 @@ async function readLarge(
 }
 
 const WIDE = /[^\0-\xff]/
-/** Much faster than the pattern. A byte that is no UTF-8 is one character as well, the replacement character. */
+/** Much faster than the pattern. An invalid byte is one character as well, the replacement character. */
 const isAscii = (piece: string, bytes: number): boolean => piece.length === bytes && !piece.includes('\ufffd')
 
 /** Bodies up to this many bytes are read at once and not counted: the number of connections is bounded. */

@@ -1,5 +1,5 @@
 /** Many runs, as fast as they go. */
-// These are loaded when somebody asks for them first, which takes a turn of the event loop: a run has none.
+// These modules are loaded on first use, which takes a turn of the event loop, and a run has none.
 import '../../core/call/delivery/upstream_job.ts'
 import '../../core/call/delivery/upstream_poll.ts'
 import '../../core/call/refund_deposit.ts'

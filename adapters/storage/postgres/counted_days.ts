@@ -10,7 +10,7 @@ type Write = <Answer>(turn: string, step: (session: Session) => Promise<Answer>)
 
 /**
  * Counts and remembers the days of a query that are over and not remembered. Whatever is missing is counted by the
- * query itself, so nothing is wrong without it, only slower, and its errors are not told.
+ * query itself, so nothing is wrong without it, only slower, and its errors are not reported.
  */
 export async function rememberBuyers(write: Write, query: Values): Promise<void> {
   const values = { ...query, limit: DAYS }

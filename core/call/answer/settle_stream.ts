@@ -42,7 +42,7 @@ export function streamPayment(engine: Engine, opened: OpenedCall<Streamed>, answ
   }
 }
 
-/** A refund does not wait for a call whose lease has ended: the money is looked at again, on chain where it is old. */
+/** A refund does not wait for a call whose lease has ended, so the payment is verified again. */
 async function renewLease({ engine, opened, settled }: State, signal: AbortSignal): Promise<boolean> {
   const { call, authorization, isRefundable } = opened
   if (!(await engine.calls.active.renewLease(call.id, signal))) return false

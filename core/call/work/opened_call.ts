@@ -16,7 +16,7 @@ export type OpenedCall<Endpoint extends Sold = Sold> = {
    * stream is settled before any content is sent (contract 1.47, 1.95).
    */
   readonly settlesEarly?: boolean
-  /** Its payer may have the money back whenever no call is seen that needs it. */
+  /** The payer can get the deposit back while no open call needs it. */
   readonly isRefundable?: boolean
   /** State of the buyer's deposit, told where the work fails. */
   readonly secured?: Readonly<Record<string, unknown>>
