@@ -208,11 +208,11 @@ export const channelMistakes: readonly (readonly [Scope, readonly Mistake[]])[] 
     [
       [
         'deposits that revert are not bounded over all wallets',
-        `shared.end(landing === 'reverted')`,
-        `shared.end(false)`,
+        `if (isWasted) shared.spend()`,
+        `if (false) shared.spend()`,
       ],
       ['a deposit into a known channel counts as a first one', `? 'later' : 'first'`, `? 'first' : 'first'`],
-      ['deposits that land count as reverted', `shared.end(landing === 'reverted')`, `shared.end(true)`],
+      ['deposits that land count as reverted', `else shared.release()`, `else shared.spend()`],
       ['deposits under way count as reverted for an hour', `if (isBusy) return`, `if (false) return`],
     ],
   ],

@@ -314,13 +314,13 @@ function withView({ reads, ...rest }: Backing, selector: string, changed: (data:
   }
 }
 
-const RESERVED: Reservation = { kind: 'reserved', release: () => {} }
+const RESERVED: Extract<Reservation, { kind: 'reserved' }> = { kind: 'reserved', release: () => {}, spend: () => {} }
 
 /** Without a budget of a wallet. */
 export const unlimited = (costs: ChannelCosts): ChannelCosts => ({
   ...costs,
   groupLimit: () => undefined,
-  reserveInGroup: () => ({ kind: 'reserved', end: () => {} }),
+  reserveInGroup: () => RESERVED,
   depositsLimitedUntil: () => undefined,
   refundsLimitedUntil: () => undefined,
   reserveDeposit: () => RESERVED,

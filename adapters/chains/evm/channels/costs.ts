@@ -35,6 +35,8 @@ export type Reservation =
       readonly kind: 'reserved'
       /** Gives the gas back: nothing was sent. */
       release(): void
+      /** The gas is gone, and no longer under way. */
+      spend(): void
     }
   | {
       readonly kind: 'limited'
@@ -48,15 +50,12 @@ export type DepositGroup = 'first' | 'later'
 /** `isBusy`: fewer have reverted, but too many are under way. `until` in milliseconds. */
 export type GroupLimit = { readonly until: number; readonly isBusy: boolean }
 
-type GroupReservation =
-  | { readonly kind: 'reserved'; end(isReverted: boolean): void }
-  | ({ readonly kind: 'limited' } & GroupLimit)
+type GroupReservation = Extract<Reservation, { kind: 'reserved' }> | ({ readonly kind: 'limited' } & GroupLimit)
 
-type Spending = { readonly at: number; readonly gas: bigint }
+type Spending = { readonly at: number; readonly gas: bigint; isUnderWay: boolean }
 
 export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: CostsConfig) {
   const spendings = boundedMap<readonly Spending[]>(MAX_WALLETS)
-  const underWay: Record<DepositGroup, number> = { first: 0, later: 0 }
   const priceOf = (gas: bigint): bigint => priceOfGas(gas, { wei: gasPrice(), coinPrice })
   // Deposits name the wallet in lower case, refunds with its checksum.
   const spentBy = (wallet: string, now: number) =>
@@ -73,13 +72,13 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
     const until = limitedUntil(at, limit)
     if (until !== undefined) return { kind: 'limited', until }
     const name = at.wallet.toLowerCase()
-    const spending: Spending = { at: at.now, gas: at.gas }
+    const spending: Spending = { at: at.now, gas: at.gas, isUnderWay: true }
     spendings.set(name, [...spentBy(name, at.now), spending])
     const release = () => {
       const spent = spendings.get(name)?.filter((each) => each !== spending)
       if (spent) spendings.set(name, spent)
     }
-    return { kind: 'reserved', release }
+    return { kind: 'reserved', release, spend: () => void (spending.isUnderWay = false) }
   }
 
   /** Amounts in offers, kept while the price of gas is the same, because every quote reads them. */
@@ -105,22 +104,14 @@ export function channelCosts({ gasPrice, coinPrice, minDeposit, gasPerWallet }: 
 
   /** Whether one more could revert within the limit, were none under way. */
   function isBusy(group: DepositGroup, now: number): boolean {
-    const reverted = BigInt(spentBy(group, now).length - underWay[group])
-    return (reverted + 1n) * DEPOSIT_GAS <= ofGroup
+    const reverted = spentBy(group, now).filter(({ isUnderWay }) => !isUnderWay).length
+    return BigInt(reverted + 1) * DEPOSIT_GAS <= ofGroup
   }
 
-  /** Gas of a deposit among those of its group; it is given back unless the deposit reverts. */
+  /** Gas of a deposit among those of its group: spent where the deposit reverts, else released. */
   function reserveInGroup(group: DepositGroup, now: number): GroupReservation {
     const reserved = reserve(inGroup(group, now), ofGroup)
-    if (reserved.kind === 'limited') return { ...reserved, isBusy: isBusy(group, now) }
-    underWay[group]++
-    return {
-      kind: 'reserved',
-      end(isReverted) {
-        underWay[group]--
-        if (!isReverted) reserved.release()
-      },
-    }
+    return reserved.kind === 'limited' ? { ...reserved, isBusy: isBusy(group, now) } : reserved
   }
 
   return {

@@ -187,27 +187,31 @@ async function bring(deposits: DepositParts, depositing: Depositing, now: number
   if (shared.kind === 'limited') return tooMany(group, shared)
   const reserved = deposits.costs.reserveDeposit(channel.payer, now)
   if (reserved.kind === 'limited') {
-    shared.end(false)
+    shared.release()
     return overBudget('deposit_transaction_failed', channel.payer, reserved.until)
   }
-  let landing: Landing | 'reverted' | undefined
+  // Its gas is gone whatever became of the money: the payer may have used up the nonce meanwhile.
+  let isWasted = false
+  let landing: Landing | 'reverted'
   try {
     const sent = await deposits.relayer.send({ ...depositCall(channel, deposit), gas: GAS }, now)
     if (sent.kind === 'rejected') reserved.release()
+    isWasted = sent.kind === 'mined' && !sent.receipt.success
     landing = await landed(deposits, depositing, { sent, now })
   } finally {
-    shared.end(landing === 'reverted')
+    if (isWasted) shared.spend()
+    else shared.release()
   }
+  if (isWasted) warn(deposits, group, now)
   if (landing !== 'reverted') return landing
   deposits.revertLimiter.recordRevert(channel.payer, now)
-  warn(deposits, group, now)
   const text = 'the deposit reverted on chain: nothing moved'
   return refusedChannel('PAYMENT_UNFUNDED', 'deposit_transaction_failed', text)
 }
 
 type Sent = Awaited<ReturnType<Relayer['send']>>
 
-/** Where a deposit is after it was sent; `reverted` where its gas was for nothing. */
+/** Where a deposit is after it was sent; `reverted` where nothing moved. */
 async function landed(
   deposits: DepositParts,
   depositing: Depositing,

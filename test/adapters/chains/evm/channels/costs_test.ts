@@ -13,7 +13,7 @@ const at = { now: NOW, signal: new AbortController().signal }
 const priced = (gasPerWallet = 2_000_000n, gasPrice = 20_000_000n) =>
   channelCosts({ gasPrice: () => gasPrice, coinPrice: 4_000, minDeposit: 100_000n, gasPerWallet })
 
-type End = 'mined' | 'reverted' | 'lost'
+type End = 'mined' | 'reverted' | 'used up' | 'lost'
 
 function seller(gasPerWallet?: bigint, gasPrice?: bigint, end: End | (() => End) = 'mined') {
   const refunded: bigint[] = []
@@ -108,6 +108,21 @@ describe('gas of channels', () => {
       ),
     ).toEqual([22, 8])
     expect([await open(), sent.length, alerts]).toEqual([Array(30).fill('secured'), 30, []])
+  })
+
+  test('a deposit whose payer has used up its nonce counts as one that reverts, into new and known channels (contract 1.98)', async () => {
+    let end: End = 'used up'
+    const { chain, offer, sent, alerts } = seller(540_000n, 0n, () => end)
+    const open = async (buyer: ReturnType<typeof voucherBuyer>, number = 1n) =>
+      await chain.secure?.(await buyer.open(offer, 500_000n, { number }), offer, at)
+    const buyers = Array.from({ length: 30 }, (_, i) => voucherBuyer(`buyer ${i}`))
+    for (const buyer of buyers) await open(buyer)
+    expect(sent).toHaveLength(22)
+    const known = buyers.slice(0, 22)
+    for (const number of [2n, 3n]) for (const buyer of known) await open(buyer, number)
+    expect([sent.length, alerts.length]).toEqual([44, 2])
+    end = 'mined'
+    expect(await open(voucherBuyer('bob'))).toMatchObject({ kind: 'refused' })
   })
 
   test('a deposit that reverts while many others are under way alerts nobody', async () => {

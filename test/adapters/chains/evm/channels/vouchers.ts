@@ -51,7 +51,7 @@ export function voucherChain(
   /** Answers of the three views of a channel: balance and claimed, withdrawing and since when, the refund nonce. */
   views: () => Views | Promise<Views> = () => [[BALANCE, 0n], [0n, 0n], [0n]],
   /** The fate of a deposit that is sent. */
-  sending: (nonce: Hex) => 'mined' | 'reverted' | 'lost' = () => 'mined',
+  sending: (nonce: Hex) => 'mined' | 'reverted' | 'used up' | 'lost' = () => 'mined',
   /** Gas is worth nothing unless told. */
   costs: ChannelCosts = FREE,
   /** Takes API keys. */
