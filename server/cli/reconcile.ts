@@ -95,7 +95,7 @@ async function mend(
     throw new CommandError(error.message)
   })
   try {
-    return await mendLedger({ storage: opened.storage, side, gateway }, reconciled.differences)
+    return await mendLedger({ storage: opened.storage, side, gateway, now: Date.now() }, reconciled.differences)
   } finally {
     await opened.close()
   }

@@ -7,9 +7,16 @@ import type { ChainSide, Difference, OnChain } from './reconcile.ts'
 type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
 
 /** `gateway` is the name that the payments are booked on. */
-type MendedLedger = { readonly storage: Mending; readonly side: ChainSide; readonly gateway: string }
+type MendedLedger = {
+  readonly storage: Mending
+  readonly side: ChainSide
+  readonly gateway: string
+  readonly now: number
+}
 
 const DAY_MS = 86_400_000
+/** No process that sells meanwhile takes a call for lost before it is booked. */
+const LEASE_MS = 60_000
 
 /**
  * Books each payment that was named. A call that the ledger knows is settled by it. Of any other the chain tells payer,
@@ -41,7 +48,7 @@ export async function mendLedger(
 
 /** The call of a payment that no call has. Undefined where the chain does not tell its authorization. */
 async function opened(
-  { storage, side, gateway }: MendedLedger,
+  { storage, side, gateway, now }: MendedLedger,
   { transfer, at }: { readonly transfer: OnChain; readonly at: number },
 ): Promise<string | undefined> {
   const key = side.keyOf?.(transfer)
@@ -69,12 +76,12 @@ async function opened(
   // Expired, so that it is looked up and never sent.
   const payment = { x402Version: 2 as const, accepted: offer, payload: {} }
   const authorization = { key, payer, payment, offer, expiresAt: at }
-  const answer = await storage.openCall(call, authorization, { now: at, until: at })
+  const answer = await storage.openCall(call, authorization, { now: at, until: now + LEASE_MS })
   // Opened since the ledger was read: the next comparison tells whether the payment pays for it.
   if (answer.kind === 'replayed' && answer.call.id !== id) return undefined
   const done = { workStatus: 'completed', result: null, endedAt: at, expiresAt: at + DAY_MS } as const
-  await storage.moveCall(id, { workStatus: ['queued'] }, done)
-  return id
+  const isDone = await storage.moveCall(id, { workStatus: ['queued'] }, done)
+  return isDone || (answer.kind === 'replayed' && answer.call.workStatus === 'completed') ? id : undefined
 }
 
 function receiptOf({ network }: ChainSide, { transaction, payer, amount, block }: OnChain): Receipt {

@@ -44,10 +44,10 @@ export type Difference = {
   /**
    * `not_in_ledger`: an authorized payment that no settled call has, as after the restore of an older backup.
    * `not_settled_in_ledger`: the call is known, and the ledger does not say that it was paid. `not_on_chain`: a settled
-   * call whose transfer the chain does not have. `different`: payer or amount differ, or the call has failed.
-   * `other_transfer`: a transfer without an authorization, which no call can have made. `not_charged_in_ledger`: more
-   * was claimed of a channel than its record was charged, as after the restore of a backup that is older than its last
-   * vouchers.
+   * call whose transfer the chain does not have. `different`: payer or amount differ, or the payment does not settle
+   * the call whose authorization it has used. `other_transfer`: a transfer without an authorization, which no call can
+   * have made. `not_charged_in_ledger`: more was claimed of a channel than its record was charged, as after the restore
+   * of a backup that is older than its last vouchers.
    */
   readonly kind:
     | 'not_charged_in_ledger'
@@ -161,7 +161,7 @@ async function forgotten(ledger: LedgerReads, chain: ChainSide, transfer: OnChai
   const [known] = key === undefined ? [] : await ledger.findCalls(key, 1)
   if (!known) {
     const text = `${paid} with nonce ${nonce}, and the ledger does not know it.`
-    return { kind: 'not_in_ledger', transaction, block, call: null, text, transfer }
+    return { kind: 'not_in_ledger', transaction, block, call: null, text, ...(transfer.amount !== '0' && { transfer }) }
   }
   const found = { transaction, block, call: known.id }
   const why = unbookable(known, chain, transfer)
@@ -172,15 +172,18 @@ async function forgotten(ledger: LedgerReads, chain: ChainSide, transfer: OnChai
 
 /** Why a payment does not pay for the call whose authorization it has used: its payer can send it with any amount. */
 function unbookable(
-  { offer, charge, quote, workStatus }: LedgerEntry,
+  { offer, charge, quote, workStatus, paymentStatus, receipt }: LedgerEntry,
   { network, asset, payTo }: ChainSide,
   { amount }: OnChain,
 ): string | undefined {
   const due = charge ?? quote
   const isOurs = offer.network === network && isAlike(offer.asset, asset) && isAlike(offer.payTo, payTo)
   if (!isOurs) return 'the call was offered for another payee'
+  if (paymentStatus === 'settled')
+    return `the call was paid for by ${receipt?.transaction}, and its buyer is owed the money`
   if (BigInt(amount) < due) return `the call costs ${print(due)} USDC`
-  return workStatus === 'failed' ? 'the call has failed, and its buyer is owed the money' : undefined
+  if (workStatus === 'failed') return 'the call has failed, and its buyer is owed the money'
+  return workStatus === 'completed' ? undefined : 'its work is not done. Compare again when it has ended'
 }
 
 function different(entry: LedgerEntry, transfer: OnChain): Difference {

@@ -130,6 +130,8 @@ test('reconcile --mend books nothing on a call that its payment does not pay for
   const failed = await order(storage, harness)
   await storage.moveCall(failed.id, { workStatus: ['queued'] }, { workStatus: 'failed', endedAt: node.now() })
   expect((await harness.chain.settle(failed.payment, failed.offer, own)).kind).toBe('settled')
+  const working = await order(storage, harness)
+  expect((await harness.chain.settle(working.payment, working.offer, own)).kind).toBe('settled')
   const victim = await sell(storage, harness)
   const thief = await order(storage, harness, { nonce: victim.nonce as Hex })
   await storage.close()
@@ -139,9 +141,11 @@ test('reconcile --mend books nothing on a call that its payment does not pay for
       new RegExp(`different: .* for ${cheap.id}, .*: the call costs 0.010000 USDC, so it is not booked`),
     ),
     expect.stringMatching(new RegExp(`different: .* for ${failed.id}, .*: the call has failed`)),
+    expect.stringMatching(new RegExp(`different: .* for ${working.id}, .*: its work is not done`)),
   ])
   const after = sqliteStorage(path)
-  for (const { id } of [cheap, failed, thief]) expect((await after.getCall(id))?.paymentStatus).toBe('verified')
+  for (const { id } of [cheap, failed, working, thief])
+    expect((await after.getCall(id))?.paymentStatus).toBe('verified')
   await after.close()
 
   // The same after the restore of a backup that does not know what the victim bought.
@@ -174,7 +178,8 @@ test('reconcile names what the chain has not, what differs, and transfers that n
       .slice(1)
       .map((line) => line.trim().split(':', 1)[0])
       .sort(),
-  ).toEqual(['different', 'not_on_chain', 'not_settled_in_ledger'])
+  ).toEqual(['different', 'different', 'not_on_chain'])
+  expect(out.join('\n')).toContain(`was paid for by ${invented}, and its buyer is owed the money, so it is not booked`)
   expect(out.join('\n')).toContain(
     `${less.transaction}: the chain has 0.010000 USDC of ${less.payer}, the ledger 0.009999`,
   )
