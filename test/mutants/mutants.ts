@@ -158,7 +158,7 @@ const ofCore: readonly Mutant[] = [
   ),
   mutant(
     'a result is given away as soon as its authorization has ended',
-    `now > authorization.expiresAt + timeouts.unresolvedMs`,
+    `startedAt > authorization.expiresAt + timeouts.unresolvedMs`,
     `now > authorization.expiresAt`,
   ),
   mutant(

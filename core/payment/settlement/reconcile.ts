@@ -24,7 +24,15 @@ export async function reconcile(
   }
   const { authorization, token } = claim
   const spent = await spend(context, authorization, { stored: claim, charge: claim.charge })
-  const ending = { token, authorization, spent, retainUntil, isDelivered: false, by: 'maintenance' } as const
+  const ending = {
+    token,
+    authorization,
+    spent,
+    startedAt: now,
+    retainUntil,
+    isDelivered: false,
+    by: 'maintenance',
+  } as const
   const paying = await record(context, call, ending)
   const isOpen = typeof paying === 'object' && (paying.kind === 'unknown' || paying.kind === 'unavailable')
   if (!isOpen) retries.delete(call.id)

@@ -17,6 +17,8 @@ type Attempt = {
   readonly token: number
   readonly authorization: Authorization
   readonly spent: Spent
+  /** In milliseconds. An attempt is given up by when it began: its process may have stood still meanwhile. */
+  readonly startedAt: number
   readonly retainUntil: number
   readonly isDelivered: boolean
   readonly by: SettledBy
@@ -50,11 +52,11 @@ type Unpaid = Exclude<Spent, { kind: 'settled' }>
 async function recordUnpaid(
   context: SettleContext,
   call: Call,
-  { token, authorization, spent, isDelivered, now }: Omit<Attempt, 'spent'> & { spent: Unpaid; now: number },
+  { token, authorization, spent, startedAt, isDelivered, now }: Omit<Attempt, 'spent'> & { spent: Unpaid; now: number },
 ): Promise<Paying | 'dead' | 'forgiven'> {
   const { meter = silent, timeouts } = context
   const isForgiven = await blame(context, call, spent)
-  const isHopeless = spent.kind === 'unknown' && now > authorization.expiresAt + timeouts.unresolvedMs
+  const isHopeless = spent.kind === 'unknown' && startedAt > authorization.expiresAt + timeouts.unresolvedMs
   const kind = isHopeless ? 'unresolved' : endOf(spent, isDelivered)
   const reason = spent.reason.slice(0, MAX_REASON)
   const isOurs = await finish(context, call, { token, outcome: { kind }, at: { now, reason } })

@@ -82,7 +82,7 @@ async function spendClaimed(
   if (claim.kind === 'yours' && offered.key !== call.authorization) await noteHandedOut(context.storage, offered, now)
   const stored = claim.kind === 'retry' ? claim : undefined
   const spent = await spend(context, authorization, { stored, charge: claim.charge })
-  const ending = { token: claim.token, authorization, spent, retainUntil, isDelivered, by }
+  const ending = { token: claim.token, authorization, spent, startedAt: now, retainUntil, isDelivered, by }
   const paying = await record(context, call, ending)
   const isDead = paying === 'dead' || paying === 'forgiven'
   if (!isDead) return paying

@@ -190,6 +190,28 @@ describe('a fate that stays unknown', () => {
     ])
   })
 
+  test('is asked again where the process stood still in the middle of its attempt, past every limit', async () => {
+    const ready = door()
+    const subject = kit({
+      chain: memoryChain({ before: (question) => (question === 'settle' ? ready.passed : undefined) }),
+    })
+    const alice = subject.buyer()
+    const payment = alice.sign(await alice.ask())
+    const buying = alice.buy(FOX, { payment })
+    await subject.clock.settle()
+    await subject.clock.advance(HOUR)
+    ready.open()
+    const answer = await buying
+    await subject.clock.settle()
+    expect((await subject.ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('settling')
+    await subject.gateway.maintain()
+    // Nothing was sent in time, which the chain tells, and which is our fault.
+    expect((await subject.ports.storage.getCall(answer.body.id))?.paymentStatus).toBe('refused')
+    expect(subject.log.lines.filter(({ level }) => level === 'alert').map(({ message }) => message)).toEqual([
+      'a payment could not be sent before its authorization ended; its buyer owes nothing',
+    ])
+  })
+
   test('is known in the end when the chain comes back: a poll reads settled, or asks for another signature', async () => {
     for (const weather of ['landed', 'late'] as const) {
       const { alice, payment, pollUrl, gateway, chain, clock } = await doubtful(weather)
