@@ -8,6 +8,7 @@ import { chargingOf } from '../endpoint/charging.ts'
 import { besideOf, paymentHeader, type RequestContext, resourceOf } from '../endpoint/request_context.ts'
 import { isBrowser } from '../http/browser_402.ts'
 import type { Reply } from '../http/reply.ts'
+import { oncePer } from '../lib/once_per.ts'
 import type { ChargeFor } from '../mpp/challenge.ts'
 import type { ChargeMethod } from '../mpp/method.ts'
 import type { Problem } from '../mpp/problem.ts'
@@ -143,16 +144,10 @@ function methodsFor(of: Methods, offers: readonly Offer[]): Methods {
   return methods
 }
 
-const keys = new WeakMap<ChargeFor, string>()
-
 /** Equal for challenges that say the same. */
-function keyOf(charge: ChargeFor): string {
-  const known = keys.get(charge)
-  if (known !== undefined) return known
-  const key = `${charge.methods.map(({ name }) => name)} ${charge.header} ${charge.realm}`
-  keys.set(charge, key)
-  return key
-}
+const keyOf = oncePer(
+  ({ methods, header, realm }: ChargeFor) => `${methods.map(({ name }) => name)} ${header} ${realm}`,
+)
 
 /** A price of zero, for free endpoints. */
 const NOTHING: Price = { amount: usdc(0n), maxTimeoutSeconds: 300, publicPrice: {} }

@@ -1,5 +1,6 @@
 /** Adds fresh challenges of MPP to the 402s of a gateway: each is for one payment, so none is kept. */
 import type { Clock } from '../lib/clock.ts'
+import { oncePer } from '../lib/once_per.ts'
 import { type Issuer, writeChallenge } from '../mpp/challenge.ts'
 import type { Log } from '../ports/log.ts'
 import type { Reply } from './reply.ts'
@@ -10,14 +11,16 @@ type Issuing = () => Issuer | Promise<Issuer>
 export type ChargedReplies = (reply: Reply) => Reply | Promise<Reply>
 
 const WWW_AUTHENTICATE = 'www-authenticate'
+/** The same headers with a place for the challenges, which decides what CORS exposes. */
+const sharedBy = oncePer((headers: Reply['headers']) =>
+  headers[WWW_AUTHENTICATE] === undefined ? Object.freeze({ ...headers, [WWW_AUTHENTICATE]: '' }) : headers,
+)
 
 /**
  * `Payment` stands before `X402`. Where no challenge can be made the header is left out, because clients of MPP cannot
  * read it without one, and can pay by x402.
  */
 export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock; log: Log }): ChargedReplies {
-  /** Frozen headers of replies without their challenges, and those that a challenge is set in. */
-  const shared = new WeakMap<Reply['headers'], Reply['headers']>()
   return (reply) => {
     if (!reply.toCharge) return reply
     if (reply.toCharge.offers.length === 0) return without(reply)
@@ -40,14 +43,6 @@ export function chargedReplies(issuing: Issuing, { clock, log }: { clock: Clock;
     const headers = { ...reply.headers, [WWW_AUTHENTICATE]: value }
     if (!Object.isFrozen(reply.headers)) return { ...reply, headers }
     return { ...reply, headers, variant: { of: headers, shared: sharedBy(reply.headers), name: WWW_AUTHENTICATE } }
-  }
-
-  /** The same headers with a place for the challenges, which decides what CORS exposes. */
-  function sharedBy(headers: Reply['headers']): Reply['headers'] {
-    if (headers[WWW_AUTHENTICATE] !== undefined) return headers
-    const known = shared.get(headers) ?? Object.freeze({ ...headers, [WWW_AUTHENTICATE]: '' })
-    shared.set(headers, known)
-    return known
   }
 
   function unread(reply: Reply) {
