@@ -1,5 +1,6 @@
-import { type FileHandle, link, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { type FileHandle, link, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { boundedMap } from '../../core/lib/mod.ts'
 import { isObjectKey, type Objects } from '../../core/ports/mod.ts'
 import { checkObject, cancelBody, resolveRange } from './check.ts'
 
@@ -7,6 +8,8 @@ import { checkObject, cancelBody, resolveRange } from './check.ts'
 const SMALL_BYTES = 256 * 1024
 /** Upper bound of the first line of a file, in bytes. */
 const LINE = 512
+/** Folders that are remembered: one a kind of media and day. */
+const MAX_FOLDERS = 100
 /** Errors of link(2) on file systems without hard links. */
 const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
@@ -17,6 +20,9 @@ const NO_LINKS = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 export function diskObjects(dir: string): Objects {
   const root = resolve(dir)
   const incoming = join(root, '.incoming')
+  /** Folders that are there and on disk, as far as this process knows. */
+  const folders = boundedMap<Promise<void>>(MAX_FOLDERS)
+  const syncNames = sharedSyncs()
   let count = 0
 
   /** Keys contain no @, so a file never blocks a folder: `a` and `a/b` may both be keys. */
@@ -24,13 +30,27 @@ export function diskObjects(dir: string): Objects {
 
   /** Opens exclusively, and skips a name left by another process or a crash. */
   async function openTemporary(): Promise<{ path: string; file: FileHandle }> {
-    await mkdir(incoming, { recursive: true, mode: 0o700 })
     for (;;) {
       const path = join(incoming, `${process.pid}-${count++}`)
-      const file = await open(path, 'wx', 0o600).catch((error) => {
+      const file = await inFolder(incoming, () => open(path, 'wx', 0o600)).catch((error) => {
         if (codeOf(error) !== 'EEXIST') throw error
       })
       if (file) return { path, file }
+    }
+  }
+
+  /** Makes a folder once, and again where somebody has deleted it meanwhile. */
+  async function inFolder<Answer>(folder: string, work: () => Promise<Answer>): Promise<Answer> {
+    const made = folders.get(folder) ?? makeFolder(folder)
+    folders.set(folder, made)
+    try {
+      await made
+      return await work()
+    } catch (error) {
+      folders.delete(folder)
+      if (codeOf(error) !== 'ENOENT') throw error
+      await makeFolder(folder)
+      return await work()
     }
   }
 
@@ -40,11 +60,10 @@ export function diskObjects(dir: string): Objects {
     try {
       await writeDurably(temporary.file, write)
       const folder = dirname(path)
-      const made = await mkdir(folder, { recursive: true, mode: 0o700 })
-      await publish(temporary.path, path)
-      await syncFolders(folder, made === undefined ? folder : dirname(made))
+      await inFolder(folder, () => publish(temporary.path, path))
+      await syncNames(folder)
     } finally {
-      await rm(temporary.path, { force: true })
+      await unlink(temporary.path).catch(absent)
     }
   }
 
@@ -183,13 +202,41 @@ async function publish(from: string, to: string): Promise<void> {
   }
 }
 
-/** Syncs folders up to the first one that existed before: a new name is durable only when its folder is. */
-async function syncFolders(from: string, upTo: string): Promise<void> {
-  for (let folder = from; ; folder = dirname(folder)) {
-    const handle = await open(folder, 'r')
-    await handle.sync().finally(() => handle.close())
-    if (folder === upTo || folder === dirname(folder)) return
+/** Makes a folder and those above it, and waits until their names are on disk. */
+async function makeFolder(folder: string): Promise<void> {
+  const first = await mkdir(folder, { recursive: true, mode: 0o700 })
+  for (let made = folder; ; made = dirname(made)) {
+    await syncFolder(dirname(made))
+    if (first === undefined || made === first || made === dirname(made)) return
   }
+}
+
+/** Syncs folders: names that come into one while it is being synced share the next sync. */
+function sharedSyncs(): (folder: string) => Promise<void> {
+  const running = new Map<string, Promise<void>>()
+  const next = new Map<string, Promise<void>>()
+
+  async function sync(folder: string, last: Promise<void> | undefined): Promise<void> {
+    await last?.catch(() => {})
+    const now = syncFolder(folder)
+    next.delete(folder)
+    running.set(folder, now)
+    await now.finally(() => {
+      if (running.get(folder) === now) running.delete(folder)
+    })
+  }
+
+  return (folder) => {
+    const waiting = next.get(folder) ?? sync(folder, running.get(folder))
+    next.set(folder, waiting)
+    return waiting
+  }
+}
+
+/** A new name is on disk only when its folder is. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r')
+  await handle.sync().finally(() => handle.close())
 }
 
 async function exists(path: string): Promise<boolean> {
