@@ -36,7 +36,7 @@ const MAX_STREAM_BYTES = 2 * 1024 ** 3
 const AT_ONCE = 8
 
 type Mirroring = {
-  readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random'>
+  readonly ports: Pick<Ports, 'objects' | 'vendors' | 'clock' | 'log' | 'random' | 'background'>
   /** Largest image, and largest file of any kind that has to be buffered, in bytes. */
   readonly maxBytes: number
   readonly maxStreamBytes?: number
@@ -63,16 +63,18 @@ async function mirrored(open: Open, id: string, media: MadeMedia): Promise<reado
   const { ports, onStored } = open
   const at = { id, media, day: new Date(ports.clock.now()).toISOString().slice(0, 10), secret: newSecret(ports.random) }
   const hosted = await Promise.all(media.urls.map((url, index) => host(open, at, { url, index })))
-  // Media of a character live as long as the character.
+  // Media of a character live as long as the character. No reply waits for the note: one that is lost leaves a file.
   if (onStored && !media.foreign)
-    await onStored(
-      id,
-      hosted.flatMap(({ key }) => key ?? []),
-    ).catch((error: Error) =>
-      ports.log.warn('could not record where media is stored; it will not be deleted', {
-        call: id,
-        error: error.message,
-      }),
+    ports.background(
+      onStored(
+        id,
+        hosted.flatMap(({ key }) => key ?? []),
+      ).catch((error: Error) =>
+        ports.log.warn('could not record where media is stored; it will not be deleted', {
+          call: id,
+          error: error.message,
+        }),
+      ),
     )
   return hosted
 }

@@ -21,6 +21,7 @@ function bench({
     clock,
     log,
     random: countingRandom(),
+    background: (work: Promise<unknown>) => void work,
     vendors: { images: () => undefined, chat: () => undefined, media, ...(stream && { stream }) },
   }
   const usual = mirrors({ ports, maxBytes: 1000 })
@@ -152,6 +153,7 @@ describe('mirroring', () => {
       clock,
       log,
       random: countingRandom(),
+      background: (work: Promise<unknown>) => void work,
       vendors: { images: () => undefined, chat: () => undefined, media: never },
     }
     expect(await mirrors({ ports, maxBytes: 1 })('job_1', undefined)).toEqual([])
