@@ -48,7 +48,7 @@ type Plan = {
 const CONNECTIONS = 64
 const BUYERS = 256
 const WARM_CONNECTIONS = 16
-const WARM_IMAGES = 128
+const WARM_IMAGES = 1_024
 /** `paid` is images per round by how many are in flight. */
 const FULL: Plan = {
   rounds: 5,
