@@ -1,7 +1,7 @@
 /** The true history of channels in a run, kept apart from the storage, and the laws by which it is read. */
 import { peek } from 'bun'
 import { DEPOSIT_GAS } from '../../../adapters/chains/evm/channels/costs.ts'
-import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
+import type { ContractCall } from '../../../adapters/chains/evm/node/multicall.ts'
 import { type Hex, lower } from '../../../adapters/chains/lib/hex.ts'
 import { CHAIN_AWAY } from '../../../core/endpoint/replies.ts'
 import type { Reply } from '../../../core/http/reply.ts'

@@ -1,7 +1,7 @@
 /** Rules of channels, each switched off by what stands behind a port: the model must miss every one. */
 import { decodeFunctionData, encodeFunctionData } from 'viem'
 import { type ChannelCosts, DEPOSIT_GAS, type Reservation } from '../../../adapters/chains/evm/channels/costs.ts'
-import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
+import type { ContractCall } from '../../../adapters/chains/evm/node/multicall.ts'
 import { batchSettlementAbi as abi } from '../../../adapters/chains/evm/node/x402_contracts.ts'
 import type { Rpc } from '../../../adapters/chains/lib/json_rpc.ts'
 import type { Reads } from '../../../adapters/chains/evm/node/reads.ts'

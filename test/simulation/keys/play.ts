@@ -10,7 +10,7 @@ import { childName, withoutChildren } from '../../../adapters/chains/evm/channel
 import type { ReservedCall } from '../../../adapters/chains/evm/channels/keys/open_calls.ts'
 import { channelRefunds } from '../../../adapters/chains/evm/channels/refunds/mod.ts'
 import { channelStates } from '../../../adapters/chains/evm/channels/records.ts'
-import type { ContractCall } from '../../../adapters/chains/evm/node/token.ts'
+import type { ContractCall } from '../../../adapters/chains/evm/node/multicall.ts'
 import { lower } from '../../../adapters/chains/lib/hex.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../../core/mod.ts'

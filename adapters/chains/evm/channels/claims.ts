@@ -2,7 +2,7 @@
 import type { PrivateKeyAccount } from 'viem/accounts'
 import type { Reads } from '../node/reads.ts'
 import type { Relayer } from '../node/relayer.ts'
-import type { ContractCall } from '../node/token.ts'
+import type { ContractCall } from '../node/multicall.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import { allOf, claimCall, mirrorCalls, mirrorIn, settleCall } from './contract.ts'
 import type { ChannelDigests } from './digests.ts'

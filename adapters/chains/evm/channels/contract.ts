@@ -7,7 +7,8 @@ import {
   encodeEventTopics,
   toFunctionSelector,
 } from 'viem'
-import type { ChainLog, ContractCall } from '../node/token.ts'
+import type { ContractCall } from '../node/multicall.ts'
+import type { ChainLog } from '../node/token.ts'
 import { type Hex, lower } from '../../lib/hex.ts'
 import { BATCH_SETTLEMENT, batchSettlementAbi as abi, ERC3009_COLLECTOR } from '../node/x402_contracts.ts'
 import type { ChannelConfig } from './digests.ts'

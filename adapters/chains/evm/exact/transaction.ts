@@ -8,7 +8,7 @@ import type { RevertLimiter } from '../../lib/revert_limiter.ts'
 import type { GasMonitor } from '../node/gas.ts'
 import type { Reads } from '../node/reads.ts'
 import type { OutgoingTransaction, Relayer } from '../node/relayer.ts'
-import { aggregateCall, type ContractCall, MULTICALL } from '../node/token.ts'
+import { aggregateCall, type ContractCall, MULTICALL } from '../node/multicall.ts'
 import type { ExactFates } from './fate.ts'
 import type { Exact } from './payload.ts'
 

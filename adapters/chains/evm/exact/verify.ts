@@ -6,14 +6,8 @@ import { hasCode, type Rpc, type RpcFailure } from '../../lib/json_rpc.ts'
 import { type CallOptions, unavailable } from '../../lib/results.ts'
 import { CONTRACT_LIMITS, type ContractResult } from '../node/contracts.ts'
 import type { Reads } from '../node/reads.ts'
-import {
-  balanceCall,
-  type ContractCall,
-  SEPARATOR_CALL,
-  signatureCall,
-  stateCall,
-  transferCall,
-} from '../node/token.ts'
+import { type ContractCall } from '../node/multicall.ts'
+import { balanceCall, SEPARATOR_CALL, signatureCall, stateCall, transferCall } from '../node/token.ts'
 import { recoverSigner } from './eip3009.ts'
 import { acceptsSignature, type EvmIdentity, type ParsedPayment, refusedSignature } from './identity.ts'
 import { checkExact, refused } from './payload.ts'

@@ -4,7 +4,7 @@
  * caller only.
  */
 import { type ConcurrencyLimiter, concurrencyLimiter } from '../../../../core/lib/mod.ts'
-import type { ContractCall } from './token.ts'
+import type { ContractCall } from './multicall.ts'
 import { type Rpc, type RpcFailure, failure, asFailure } from '../../lib/json_rpc.ts'
 import { type Hex, hexOf, isHex } from '../../lib/hex.ts'
 

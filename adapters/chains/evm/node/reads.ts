@@ -1,6 +1,6 @@
-import { decodeFunctionResult } from 'viem'
 import { type Usdc, usdc } from '../../../../core/x402/mod.ts'
-import { AGGREGATE_ABI, aggregateCall, balanceCall, type ContractCall, MULTICALL } from './token.ts'
+import { aggregateCall, aggregateResults, type CallResult, type ContractCall, MULTICALL } from './multicall.ts'
+import { balanceCall } from './token.ts'
 import { parseAddress } from './address.ts'
 import { callContract, type ContractLimits, contractCaller, type ContractResult, type Fee } from './contracts.ts'
 import { asFailure, failure, type Rpc, type RpcFailure } from '../../lib/json_rpc.ts'
@@ -15,7 +15,7 @@ export type ViewResult = {
   readonly time: number
   /** The block's number as receipts count blocks; absent where the chain's contracts use another count. */
   readonly block?: number
-  readonly results: readonly { readonly ok: boolean; readonly data: Hex }[]
+  readonly results: readonly CallResult[]
 }
 
 export type ViewOptions = {
@@ -137,20 +137,13 @@ async function viewByMulticall(
     signal,
   )
   if (answer.kind !== 'result') return asFailure('eth_call', answer)
-  try {
-    const results = decodeFunctionResult({
-      abi: AGGREGATE_ABI,
-      functionName: 'aggregate3',
-      data: answer.value as Hex,
-    })
-    const [first, second, ...rest] = results.map(({ success, returnData }) => ({ ok: success, data: returnData }))
-    const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
-    if (seconds === undefined || number === undefined || rest.length !== calls.length)
-      return failure('eth_call: the answer is not a block time, a block number and one result per call')
-    return { kind: 'seen', time: seconds, results: rest, ...(node.countsBlocks && { block: wholeBlock(node, number) }) }
-  } catch {
-    return failure('eth_call: the answer cannot be decoded')
-  }
+  const results = aggregateResults(answer.value, calls.length + 2)
+  if (!results) return failure('eth_call: the answer cannot be decoded')
+  const [first, second, ...rest] = results
+  const [seconds, number] = [first && numberIn(first.data), second && numberIn(second.data)]
+  if (seconds === undefined || number === undefined)
+    return failure('eth_call: the answer is not a block time, a block number and one result per call')
+  return { kind: 'seen', time: seconds, results: rest, ...(node.countsBlocks && { block: wholeBlock(node, number) }) }
 }
 
 async function viewByBlock(

@@ -1,7 +1,8 @@
 import type { Fee } from './contracts.ts'
 import { keccak256 } from 'viem'
 import type { PrivateKeyAccount } from 'viem/accounts'
-import { type ChainReceipt, parseReceipt, type ContractCall } from './token.ts'
+import { type ContractCall } from './multicall.ts'
+import { type ChainReceipt, parseReceipt } from './token.ts'
 import type { GasMonitor } from './gas.ts'
 
 import type { Clock } from '../../../../core/mod.ts'

@@ -1,14 +1,8 @@
-/** Calls to a token with EIP-3009 and to Multicall3, and the payments in their events. */
+/** Calls to a token with EIP-3009, and the payments in its events. */
 import { encodeFunctionData, parseAbi } from 'viem'
 import { checksummed } from '../../../../core/lib/mod.ts'
 import type { Receipt } from '../../../../core/x402/mod.ts'
 import { type Hex, isHex, isQuantity, lower, numberIn, word } from '../../lib/hex.ts'
-
-/** One call to a contract. */
-export type ContractCall = { readonly to: Hex; readonly data: Hex }
-
-/** The address of Multicall3, the same on almost every chain (multicall3.com). */
-export const MULTICALL: Hex = '0xca11bde05977b3631167028862be2a173976ca11'
 
 /** Answer of an ERC-1271 wallet to a valid signature, padded to a word. */
 export const ERC1271_MAGIC = word('1626ba7e', 'left')
@@ -19,8 +13,6 @@ export const AUTHORIZATION_CANCELED: Hex = '0x1cdd46ff242716cdaa72d159d339a485b3
 const TRANSFER: Hex = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef'
 
 const abi = parseAbi([
-  'struct Call { address target; bool allowFailure; bytes callData; }',
-  'function aggregate3(Call[] calls) payable returns ((bool success, bytes returnData)[])',
   'function transferWithAuthorization(address, address, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce, bytes signature)',
   'function isValidSignature(bytes32 digest, bytes signature) view returns (bytes4)',
 ])
@@ -57,14 +49,6 @@ export const balanceCall = (owner: Hex): Hex => `0x70a08231${word(owner)}`
 export const stateCall = (from: Hex, nonce: Hex): Hex => `0xe94a0102${word(from)}${word(nonce)}`
 export const signatureCall = (digest: Hex, signature: Hex): Hex =>
   encodeFunctionData({ abi, functionName: 'isValidSignature', args: [digest, signature] })
-
-/** Encodes many calls as one; each may fail on its own. */
-export function aggregateCall(calls: readonly ContractCall[]): Hex {
-  const args = calls.map(({ to, data }) => ({ target: to, allowFailure: true, callData: data }))
-  return encodeFunctionData({ abi, functionName: 'aggregate3', args: [args] })
-}
-
-export const AGGREGATE_ABI = abi
 
 // ── logs and receipts ───────────────────────────────────────────────────────────────────────────────────────────────
 

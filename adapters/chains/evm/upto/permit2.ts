@@ -5,7 +5,8 @@ import type { Payment, Receipt } from '../../../../core/x402/mod.ts'
 import { type Hex, isHex, lower, word } from '../../lib/hex.ts'
 import { PERMIT2, type Upto, UPTO_PROXY } from './payload.ts'
 import { uptoProxyAbi } from '../node/x402_contracts.ts'
-import type { ChainReceipt, ContractCall } from '../node/token.ts'
+import type { ContractCall } from '../node/multicall.ts'
+import type { ChainReceipt } from '../node/token.ts'
 
 const TYPES = {
   PermitWitnessTransferFrom: [

@@ -12,7 +12,7 @@ import type { Relayer } from '../node/relayer.ts'
 import { parseUpto, type Upto } from './payload.ts'
 import { permitDigest } from './permit2.ts'
 import type { Domain } from '../exact/eip3009.ts'
-import type { ContractCall } from '../node/token.ts'
+import type { ContractCall } from '../node/multicall.ts'
 
 export type UptoConfig = {
   readonly network: string

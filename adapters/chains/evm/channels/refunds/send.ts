@@ -2,7 +2,7 @@
 import type { Refunding, Refused } from '../../../../../core/ports/mod.ts'
 import { numberIn } from '../../../lib/hex.ts'
 import { unavailable } from '../../../lib/results.ts'
-import type { ContractCall } from '../../node/token.ts'
+import type { ContractCall } from '../../node/multicall.ts'
 import { allOf, claimCall, refundCall, refundIn, settleCall } from '../contract.ts'
 import type { Reservation } from '../costs.ts'
 import { overBudget } from '../payload.ts'

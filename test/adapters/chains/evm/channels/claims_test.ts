@@ -6,7 +6,7 @@ import { channelDigests, type ChannelConfig } from '../../../../../adapters/chai
 import { channelStates } from '../../../../../adapters/chains/evm/channels/records.ts'
 import { type ChannelState, newState } from '../../../../../adapters/chains/evm/channels/state.ts'
 import { gasPricer } from '../../../../../adapters/chains/evm/node/gas.ts'
-import type { ContractCall } from '../../../../../adapters/chains/evm/node/token.ts'
+import type { ContractCall } from '../../../../../adapters/chains/evm/node/multicall.ts'
 import { type Hex, lower, word } from '../../../../../adapters/chains/lib/hex.ts'
 import { failure } from '../../../../../adapters/chains/lib/json_rpc.ts'
 import { batchSettlementAbi as abi } from '../../../../../adapters/chains/evm/node/x402_contracts.ts'
