@@ -34,7 +34,7 @@ export type Ports = {
   /**
    * Estimates the number of tokens of a text. Takes linear time for any text, and yields to other work between slices.
    */
-  countTokens(text: string): Promise<number>
+  countTokens(text: string): number | Promise<number>
   /** Keeps background work alive after the reply. */
   background(work: Promise<unknown>): void
 }

@@ -88,7 +88,7 @@ export async function openGateways(
     slots: limitVendors(clock, slotLimits(process.env, config.vendor_requests)),
     ...opening,
     own: await ownProtocols(config),
-    countTokens,
+    countTokens: async (text) => await countTokens(text),
     nodes: nodesOf(config, rows, { isDevnet }),
   })
   tellWhyNoDeposits(vendors, rows, log)
@@ -134,7 +134,7 @@ const buyersOf = ({ evm, solana }: LocalSystem): readonly string[] => [
 type Selling = Machine & {
   readonly isDevnet: boolean
   readonly vendors: Vendors
-  countTokens(text: string): Promise<number>
+  countTokens(text: string): number | Promise<number>
   readonly chainOf: ReturnType<typeof chains>
   /** Products of the operator's own files. */
   readonly own: Awaited<ReturnType<typeof ownProducts>>

@@ -3,7 +3,7 @@
  * 0.4 s, and they take 80 MB, which a gateway that counts nothing does not need.
  */
 import { sliceEnd, weightOf } from '../../adapters/token_counter.ts'
-import type { CountTokens } from '../../core/mod.ts'
+import type { CountOptions } from '../../core/mod.ts'
 import { startTokenWorker } from '../start_token_worker.ts'
 
 /** Request to the thread, several at a time: a part of a text, and the count at which it may stop. */
@@ -12,7 +12,7 @@ export type TokenAnswer = { readonly id: number } & ({ readonly tokens: number }
 
 type TokenThread = {
   /** Counts like `countTokens` of the adapters. Rejects when the thread cannot count; the next count starts another. */
-  readonly countTokens: CountTokens
+  countTokens(text: string, options?: CountOptions): Promise<number>
   /** Ends the thread. Counts under way reject. */
   close(): void
 }
@@ -78,7 +78,7 @@ export function tokenThread(start: () => Worker = startTokenWorker): TokenThread
     for (const answer of left) answer.reject(new Error(`the tokens of a text cannot be counted: ${reason}`))
   }
 
-  const countTokens: CountTokens = async (text, { limit = Number.POSITIVE_INFINITY, spend } = {}) => {
+  const countTokens: TokenThread['countTokens'] = async (text, { limit = Number.POSITIVE_INFINITY, spend } = {}) => {
     let tokens = 0
     let start = 0
     while (start < text.length && tokens <= limit) {

@@ -173,4 +173,5 @@ export interface ChatVendor {
  */
 export type CountOptions = { readonly limit?: number; spend?(characters: number): void }
 
-export type CountTokens = (text: string, options?: CountOptions) => Promise<number>
+/** A promise only where the text has to be counted, and not where its count is remembered. */
+export type CountTokens = (text: string, options?: CountOptions) => number | Promise<number>

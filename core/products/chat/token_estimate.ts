@@ -5,7 +5,7 @@
  */
 import { boundedMap } from '../../lib/bounded_map.ts'
 import { bytesToHex } from '@noble/hashes/utils'
-import type { ChatRow, ImageTokens, CountTokens } from '../../ports/vendors/chat.ts'
+import type { ChatRow, CountOptions, CountTokens, ImageTokens } from '../../ports/vendors/chat.ts'
 import { pictureOf } from '../../lib/image_bytes.ts'
 import { newSha256 } from '../../lib/hashes.ts'
 import type { Json, Fields } from '../../lib/json.ts'
@@ -42,19 +42,21 @@ export async function estimatePrompt(
   body: Fields,
   { row, countTokens, limit = Number.POSITIVE_INFINITY }: Estimating,
 ): Promise<PromptEstimate> {
-  const count = async (text: string, sum: number) =>
-    text === '' ? 0 : await countTokens(text, { limit: Math.max(0, limit - sum) })
+  const count = (text: string, sum: number) =>
+    text === '' ? 0 : countTokens(text, { limit: Math.max(0, limit - sum) })
   const messageList = listOf(body.messages)
   const messages = messageList.map(() => Number.POSITIVE_INFINITY)
   const tools = await count(toolsText(body), PRIMING)
   let total = PRIMING + tools
   total += await count(schemaText(body), total)
   let images = 0
-  for (const at of countingOrder(messageList).toReversed()) {
+  for (const at of countingOrder(messageList)) {
     if (total > limit) break
-    const { text, ...read } = readMessage(messageList[at] ?? null, (image) => imageTokens(ruleOf(row), image))
+    const read = readMessage(messageList[at] ?? null, (image) => imageTokens(ruleOf(row), image))
     const overhead = PER_MESSAGE + read.images + read.attachments
-    const tokens = overhead + (await count(text, total + overhead))
+    const counted = count(read.text, total + overhead)
+    // An agent sends a hundred messages that were counted before: none of them waits for a turn.
+    const tokens = overhead + (typeof counted === 'number' ? counted : await counted)
     images += read.images
     total += tokens
     messages[at] = tokens
@@ -62,14 +64,17 @@ export async function estimatePrompt(
   return { total, text: total - images - tools, images, tools, messages }
 }
 
-/** Indexes of messages: turns, oldest first, then system messages, which are never trimmed. */
+/** Indexes of messages: system messages, which are never trimmed, then turns, newest first. */
 function countingOrder(messages: readonly Json[]): readonly number[] {
-  const isFixed = (at: number): boolean => {
+  const fixed: number[] = []
+  const turns: number[] = []
+  for (let at = 0; at < messages.length; at++) {
     const message = messages[at]
-    return isFields(message) && (message.role === 'system' || message.role === 'developer')
+    const isFixed = isFields(message) && (message.role === 'system' || message.role === 'developer')
+    if (isFixed) fixed.push(at)
+    else turns.push(at)
   }
-  const positions = [...messages.keys()]
-  return [...positions.filter((at) => !isFixed(at)), ...positions.filter(isFixed).toReversed()]
+  return [...fixed, ...turns.reverse()]
 }
 
 /**
@@ -322,6 +327,12 @@ const MAX_MEMOIZED = 10_000
 type Remembering = { readonly entries?: number; readonly digest?: (text: string) => string; readonly shortest?: number }
 
 type Counted = { readonly tokens: number; readonly isWhole: boolean }
+type Missed = {
+  readonly options: CountOptions
+  readonly limit: number
+  readonly key: string
+  readonly before: Counted | Promise<Counted> | undefined
+}
 
 /**
  * Counts a text once, since a request is sent twice, without and with its payment, and most of a conversation with each
@@ -341,18 +352,28 @@ export function memoized(
 ): CountTokens {
   // A promise only while it is counted.
   const known = boundedMap<Counted | Promise<Counted>>(entries)
-  return async (text, options = {}) => {
-    if (text.length < shortest) return await countTokens(text, options)
+  return (text, options = {}) => {
+    if (text.length < shortest) return countTokens(text, options)
     const { limit = Number.POSITIVE_INFINITY } = options
     const key = digest(text)
-    for (let before = known.get(key); before !== undefined;) {
+    const before = known.get(key)
+    return before && !(before instanceof Promise) && (before.isWhole || before.tokens > limit)
+      ? before.tokens
+      : counted(text, { options, limit, key, before })
+  }
+
+  async function counted(text: string, { options, limit, key, before: first }: Missed): Promise<number> {
+    for (let before = first; before !== undefined;) {
       const counted = before instanceof Promise ? await before.catch(() => undefined) : before
       if (counted && (counted.isWhole || counted.tokens > limit)) return counted.tokens
       const now = known.get(key)
       if (now === before || now === counted) break
       before = now
     }
-    const counting = countTokens(text, options).then((tokens) => ({ tokens, isWhole: tokens <= limit }))
+    const counting = Promise.resolve(countTokens(text, options)).then((tokens) => ({
+      tokens,
+      isWhole: tokens <= limit,
+    }))
     known.set(key, counting)
     counting.then(
       (counted) => {

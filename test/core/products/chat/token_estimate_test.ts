@@ -347,8 +347,14 @@ describe('memoized()', () => {
       if (calls === 1) throw new Error('no tokenizer')
       return text.length
     })
-    expect(await counted(LONG).catch((error: Error) => error.message)).toBe('no tokenizer')
+    await expect(async () => await counted(LONG)).toThrow('no tokenizer')
     expect(await counted(LONG)).toBe(2_001)
     expect(calls).toBe(2)
+  })
+
+  test('what is remembered is answered at once, and not by a promise', async () => {
+    const counted = memoized(async (text) => text.length)
+    await counted(LONG)
+    expect(counted(LONG)).toBe(2_001)
   })
 })
