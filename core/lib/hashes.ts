@@ -1,6 +1,6 @@
 /**
  * SHA-256 and HMAC-SHA-256 on every runtime: by Node's module where there is one, which takes a tenth of the portable
- * time.
+ * time, and a code by Bun's own, which takes half of that.
  */
 import { hmac } from '@noble/hashes/hmac'
 import { sha256 } from '@noble/hashes/sha256'
@@ -13,7 +13,11 @@ type Mac = (text: string) => string
 type Hash = { update(part: string | Uint8Array): Hash; digest(): Uint8Array }
 type Keyed = { update(text: string): { digest(encoding: 'base64url'): string } }
 type Crypto = { createHmac?(hash: string, key: Uint8Array): Keyed; createHash?(hash: string): Hash }
-type Runtime = { readonly process?: { getBuiltinModule?(name: string): Crypto | undefined } }
+type Copied = Keyed & { copy(): Copied }
+type Runtime = {
+  readonly process?: { getBuiltinModule?(name: string): Crypto | undefined }
+  readonly Bun?: { readonly CryptoHasher?: new (hash: string, key: Uint8Array) => Copied }
+}
 
 const native = (): Crypto => (globalThis as Runtime).process?.getBuiltinModule?.('node:crypto') ?? {}
 const { createHash } = native()
@@ -35,6 +39,9 @@ export function portableSha256(): Hash {
 
 /** Returns the function that authenticates a text, in UTF-8, with this key. */
 export function hmacSha256(key: Uint8Array): Mac {
+  const { CryptoHasher } = (globalThis as Runtime).Bun ?? {}
+  const started = CryptoHasher && new CryptoHasher('sha256', key)
+  if (started) return (text) => started.copy().update(text).digest('base64url')
   const { createHmac } = native()
   return createHmac ? (text) => createHmac('sha256', key).update(text).digest('base64url') : portableHmac(key)
 }

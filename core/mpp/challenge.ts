@@ -9,9 +9,8 @@ import { type Challenge, type ChargeMethod, INTENT, methodOf } from './method.ts
 export const OTHER_HEADER = 'Payment-Authorization'
 /** Random bytes by which each challenge differs from all others. */
 const UNIQUE_BYTES = 12
-/** In the order in which they are written. */
+/** In the order in which they are written, after `id`. */
 const PARAMETERS = [
-  'id',
   'realm',
   'method',
   'intent',
@@ -62,7 +61,7 @@ export function issuer(secrets: readonly Uint8Array[], random: (bytes: number) =
     challenge(offer, at) {
       const expires = timeOf(Math.floor(at.now / 1000) + offer.maxTimeoutSeconds)
       const slots = slotsOf(offer, at, { expires, unique: toBase64Url(random(UNIQUE_BYTES)) })
-      return slots && { id: idUnder(newest, slots), ...slots }
+      return slots && { ...slots, id: idUnder(newest, slots) }
     },
     isIssued(challenge) {
       const same = keyed.filter((mac) => isSameSecret(challenge.id, idUnder(mac, challenge)))
@@ -79,15 +78,7 @@ function slotsOf(
   const method = methodOf(methods, offer)
   if (!method) return undefined
   const { request, opaque } = method.write(offer, unique)
-  return {
-    realm,
-    method: method.name,
-    intent: INTENT,
-    request,
-    expires,
-    ...(header !== undefined && { header }),
-    ...(opaque !== undefined && { opaque }),
-  }
+  return { realm, method: method.name, intent: INTENT, request, expires, header, opaque }
 }
 
 /** Seconds since 1970 as text, to the second, since some clients read no fraction. Keeps the last text. */
@@ -102,12 +93,11 @@ function timeTexts(): (seconds: number) => string {
 
 /** A challenge as `WWW-Authenticate` has it. */
 export function writeChallenge(challenge: Challenge): string {
-  let written = 'Payment '
+  let written = `Payment id="${challenge.id}"`
   for (const name of PARAMETERS) {
     const value = challenge[name]
     if (value === undefined) continue
-    const quoted = QUOTED.test(value) ? value.replaceAll(/["\\]/g, String.raw`\$&`) : value
-    written += `${name === 'id' ? '' : ', '}${name}="${quoted}"`
+    written += `, ${name}="${QUOTED.test(value) ? value.replaceAll(/["\\]/g, String.raw`\$&`) : value}"`
   }
   return written
 }

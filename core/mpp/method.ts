@@ -14,8 +14,8 @@ export type Challenge = {
   readonly digest?: string
   readonly description?: string
   /** Header field that carries the credential, if not `Authorization`. */
-  readonly header?: string
-  readonly opaque?: string
+  readonly header?: string | undefined
+  readonly opaque?: string | undefined
 }
 
 export const INTENT = 'charge'

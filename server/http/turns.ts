@@ -10,7 +10,16 @@ export function inTurns<Answer>(handle: Handler<Answer>): Handler<Answer> {
   let waiting: (() => void)[] | undefined
   return (request) => {
     const turn = waiting
-    if (turn) return new Promise<void>((resume) => turn.push(resume)).then(() => handle(request))
+    if (turn)
+      return new Promise((resolve, reject) => {
+        turn.push(() => {
+          try {
+            resolve(handle(request))
+          } catch (error) {
+            reject(error)
+          }
+        })
+      })
     waiting = []
     setImmediate(endTurn)
     return handle(request)

@@ -12,6 +12,13 @@ describe('a bounded map', () => {
     map.set('c', 2)
     map.set('e', 1)
     expect([map.get('d'), map.get('a'), map.get('c')]).toEqual([undefined, 1, 2])
+    for (const key of ['c', 'e', 'c']) map.get(key)
+    map.set('f', 1)
+    expect([map.get('a'), map.get('e'), map.get('c')]).toEqual([undefined, 1, 2])
+    map.set('a', 3)
+    map.get('c')
+    map.set('b', 4)
+    expect([map.get('e'), map.get('a'), map.get('c'), map.get('b')]).toEqual([undefined, 3, 2, 4])
   })
 
   test('holds its limit through deletions, a clearing and any number of turns', () => {

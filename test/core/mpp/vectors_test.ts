@@ -74,7 +74,7 @@ test('the header of a challenge is written as mppx writes it, and read in any or
     `, description="one chat call", digest="${WITH_MORE.digest}", expires="2030-01-01T00:00:00Z", opaque="eyJxdW90ZSI6InExIn0"`,
   )
   for (const header of [written, `X402 requirements=eyJ4=, ${written}`, `${written}, X402 requirements=eyJ4=`])
-    expect(readChallenges(header)).toEqual([{ ...PLAIN }])
+    expect(readChallenges(header)).toEqual([{ ...PLAIN } as Record<string, string>])
   expect(readChallenges(`${written}, ${writeChallenge(WITH_MORE)}`).map(({ id }) => id)).toEqual([
     PLAIN.id,
     WITH_MORE.id,
