@@ -11,7 +11,6 @@ import { type Config, realVendors } from './config/mod.ts'
 import { defaultLimits, guardConnections } from './http/connections.ts'
 import { inTurns } from './http/turns.ts'
 import type { ServerLog } from './log.ts'
-import { prepareMcp } from './mcp/mod.ts'
 import { StartError } from './start_error.ts'
 import { accountReports } from './operator/accounts.ts'
 import { configurationOf } from './operator/configuration.ts'
@@ -111,8 +110,6 @@ export function listen(config: Config, wired: Wired, { log, requests }: Options)
       const wanted = { port: settings.port, setting: `the port of gateway ${settings.name}`, appOf }
       sockets.ports.set(settings.name, portOf(devnet ? openPreferred(sockets, wanted) : open(sockets, wanted)))
     }
-    // In the background: a gateway without the optional package sells all the same.
-    prepareMcp().catch(() => {})
     const host = config.host.includes(':') ? `[${config.host}]` : config.host
     return { url: `http://${host}:${server.port}`, closeConnections: () => void (sockets.isClosing = true), stop }
   } catch (error) {
