@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Storage } from '../../core/ports/mod.ts'
 import { type Offer, type Receipt, usdc } from '../../core/x402/mod.ts'
-import type { ChainSide, Difference, OnChain } from './reconcile.ts'
+import { type ChainSide, type Difference, type OnChain, RECOVERED } from './reconcile.ts'
 
 type Mending = Pick<Storage, 'openCall' | 'moveCall' | 'finishSettlement'>
 
@@ -58,10 +58,15 @@ async function opened(
   const offer: Offer = { scheme: 'exact', network, amount, asset, payTo, maxTimeoutSeconds: 0, extra: {} }
   const digest = createHash('sha256').update(key).digest('hex')
   const id = `job_${digest.slice(0, 32)}`
+  const done = { workStatus: 'completed', result: null, error: null, endedAt: at, expiresAt: at + DAY_MS } as const
+  const isUnpaid = { workStatus: ['queued', 'failed', 'completed'], paymentStatus: 'verified' } as const
+  const end = () => storage.moveCall(id, isUnpaid, done)
+  // It was opened before, and its booking was interrupted.
+  if (await end()) return id
   const call = {
     id,
     gateway,
-    endpoint: 'recovered',
+    endpoint: RECOVERED,
     model: null,
     payer,
     asset: `${network}/${asset.toLowerCase()}`,
@@ -79,9 +84,7 @@ async function opened(
   const answer = await storage.openCall(call, authorization, { now: at, until: now + LEASE_MS })
   // Opened since the ledger was read: the next comparison tells whether the payment pays for it.
   if (answer.kind === 'replayed' && answer.call.id !== id) return undefined
-  const done = { workStatus: 'completed', result: null, endedAt: at, expiresAt: at + DAY_MS } as const
-  const isDone = await storage.moveCall(id, { workStatus: ['queued'] }, done)
-  return isDone || (answer.kind === 'replayed' && answer.call.workStatus === 'completed') ? id : undefined
+  return (await end()) ? id : undefined
 }
 
 function receiptOf({ network }: ChainSide, { transaction, payer, amount, block }: OnChain): Receipt {

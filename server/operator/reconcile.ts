@@ -79,6 +79,9 @@ export type Reconciled = {
   readonly mended?: readonly Difference[]
 }
 
+/** The endpoint of calls that stand for payments of which the ledger has lost the calls. */
+export const RECOVERED = 'recovered'
+
 const BATCH = 500
 /** A clock of ours may be behind that of the chain. */
 const SKEW_MS = 600_000
@@ -88,34 +91,72 @@ export async function reconcileRange(ledger: LedgerReads, chain: ChainSide): Pro
   const [settled, charged] = [all.filter((entry) => !isCumulative(entry.offer)), chargedTo(all)]
   const claims = chain.transfers.filter(({ isClaim }) => isClaim)
   const paidOut = claims.reduce((sum, { amount }) => sum + BigInt(amount), 0n)
-  const byTransaction = new Map<string, LedgerEntry[]>()
-  for (const entry of settled) {
-    const transaction = entry.receipt?.transaction.toLowerCase() ?? ''
-    byTransaction.set(transaction, [...(byTransaction.get(transaction) ?? []), entry])
-  }
-  const differences: Difference[] = []
-  let matched = 0
-  for (const transfer of chain.transfers.filter(({ isClaim }) => !isClaim)) {
-    const candidates = byTransaction.get(transfer.transaction.toLowerCase()) ?? []
-    const entry =
-      candidates.find((each) => isSame(each, transfer)) ??
-      candidates.find(({ payer }) => payer === transfer.payer) ??
-      candidates[0]
-    if (!entry) {
-      differences.push(await forgotten(ledger, chain, transfer))
-      continue
-    }
-    candidates.splice(candidates.indexOf(entry), 1)
-    if (isSame(entry, transfer)) matched++
-    else differences.push(different(entry, transfer))
-  }
-  for (const entries of byTransaction.values()) for (const entry of entries) differences.push(missing(entry))
+  const { matched, differences } = await compared(ledger, chain, settled)
   differences.push(...(await uncharged(ledger, chain)))
   const { network, fromBlock, toBlock } = chain
   const channels =
     charged === 0n && claims.length === 0 ? null : { charged: print(usdc(charged)), paid_out: print(usdc(paidOut)) }
   return { network, from_block: fromBlock, to_block: toBlock, matched, channels, differences }
 }
+
+type Compared = { readonly matched: number; readonly differences: Difference[] }
+
+/** A transaction may carry many payments, of which the ledger has some. */
+async function compared(ledger: LedgerReads, chain: ChainSide, settled: readonly LedgerEntry[]): Promise<Compared> {
+  const rest = new Map(settled.map((entry) => [entry.id, entry]))
+  const byTransaction = groupedBy(settled, transactionOf)
+  const differences: Difference[] = []
+  let matched = 0
+  const judge = (entry: LedgerEntry, transfer: OnChain) => {
+    rest.delete(entry.id)
+    if (isSame(entry, transfer)) matched++
+    else differences.push(different(entry, transfer))
+  }
+  const candidates = ({ transaction }: OnChain) =>
+    (byTransaction.get(transaction.toLowerCase()) ?? []).filter(({ id }) => rest.has(id))
+
+  // Of equal payments in one transaction only the authorizations tell which one the ledger lacks.
+  const payments = chain.transfers.filter(({ isClaim }) => !isClaim)
+  const unequal: OnChain[] = []
+  for (const equal of groupedBy(payments, nameOf).values()) {
+    const [first] = equal
+    const entries = first ? candidates(first).filter((entry) => isSame(entry, first)) : []
+    if (entries.length !== equal.length) unequal.push(...equal)
+    else for (const entry of entries) if (first) judge(entry, first)
+  }
+  const unpaired: { readonly transfer: OnChain; readonly known: LedgerEntry | undefined }[] = []
+  for (const transfer of unequal) {
+    const known = await authorizedBy(ledger, chain, transfer)
+    // A call may have been recorded since the settled ones were read.
+    const isPaid = known?.paymentStatus === 'settled' && isAlike(transactionOf(known), transfer.transaction)
+    if (isPaid) judge(known, transfer)
+    else unpaired.push({ transfer, known })
+  }
+  for (const { transfer, known } of unpaired) {
+    const found = known ? [] : candidates(transfer)
+    const entry =
+      found.find((each) => isSame(each, transfer)) ??
+      found.find(({ payer }) => isAlike(payer, transfer.payer)) ??
+      (transfer.nonce === null ? found[0] : undefined)
+    if (entry) judge(entry, transfer)
+    else differences.push(forgotten(chain, transfer, known))
+  }
+  for (const entry of rest.values()) differences.push(missing(entry))
+  return { matched, differences }
+}
+
+function groupedBy<Item>(items: readonly Item[], keyOf: (item: Item) => string): ReadonlyMap<string, readonly Item[]> {
+  const groups = new Map<string, Item[]>()
+  for (const item of items) {
+    const group = groups.get(keyOf(item))
+    if (group) group.push(item)
+    else groups.set(keyOf(item), [item])
+  }
+  return groups
+}
+
+const transactionOf = ({ receipt }: LedgerEntry): string => receipt?.transaction.toLowerCase() ?? ''
+const nameOf = ({ transaction, payer, amount }: OnChain): string => `${transaction} ${payer} ${amount}`.toLowerCase()
 
 const chargedTo = (entries: readonly LedgerEntry[]): bigint =>
   entries.reduce((sum, entry) => (isCumulative(entry.offer) ? sum + paidIn(entry) : sum), 0n)
@@ -150,15 +191,24 @@ function isSame(entry: LedgerEntry, { payer, amount }: OnChain): boolean {
   return isAlike(entry.payer, payer) && String(paidIn(entry)) === amount
 }
 
+/** The call whose authorization a payment has used. Buyers choose nonces: another wallet's call may have the same. */
+async function authorizedBy(
+  ledger: LedgerReads,
+  chain: ChainSide,
+  transfer: OnChain,
+): Promise<LedgerEntry | undefined> {
+  const key = chain.keyOf?.(transfer)
+  const [known] = key === undefined ? [] : await ledger.findCalls(key, 1)
+  // One that is unpaid is left of a booking that was interrupted.
+  return known?.endpoint === RECOVERED && known.paymentStatus !== 'settled' ? undefined : known
+}
+
 /** A payment that no settled call has. It has its `transfer` where it can be booked. */
-async function forgotten(ledger: LedgerReads, chain: ChainSide, transfer: OnChain): Promise<Difference> {
+function forgotten(chain: ChainSide, transfer: OnChain, known: LedgerEntry | undefined): Difference {
   const { transaction, block, payer, nonce } = transfer
   const paid = `${payer} paid ${dollarsOf(transfer)} USDC by ${transaction} in block ${block}`
   if (nonce === null)
     return { kind: 'other_transfer', transaction, block, call: null, text: `${paid}, without an authorization.` }
-  // Buyers choose nonces, so that another wallet's call may have the same.
-  const key = chain.keyOf?.(transfer)
-  const [known] = key === undefined ? [] : await ledger.findCalls(key, 1)
   if (!known) {
     const text = `${paid} with nonce ${nonce}, and the ledger does not know it.`
     return { kind: 'not_in_ledger', transaction, block, call: null, text, ...(transfer.amount !== '0' && { transfer }) }
