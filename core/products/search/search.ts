@@ -1,12 +1,11 @@
 /** Live search at a fixed price: a summary with its sources (contract 9.3). */
 import { Kind, type Static, type TObject, Type } from '@sinclair/typebox'
-import { paid, STANDARD_PRICES } from '../../endpoint/mod.ts'
+import { paid } from '../../endpoint/mod.ts'
 import { ApiError } from '../../http/errors.ts'
 import { clip, isWebUrl } from '../../lib/text.ts'
-import { dollars } from '../../x402/money.ts'
 import type { Json } from '../../lib/json.ts'
 import type { SearchAnswer, SearchJob } from '../../ports/vendors/search.ts'
-import { flatPrice, shortAmount } from '../../x402/pricing.ts'
+import { searchPrice } from '../lib/search_rates.ts'
 
 /** US dollars per call, before the fee, for any `max_results`. */
 const PRICE_USD = '0.08'
@@ -77,15 +76,7 @@ const endpoint = paid({
     return given
   },
 
-  price(_input, { prices = STANDARD_PRICES }) {
-    const amount = flatPrice(PRICE_USD, prices)
-    return {
-      amount,
-      maxTimeoutSeconds: 300,
-      rates: { perCallPrice: dollars(PRICE_USD), transactionFee: prices.fee },
-      publicPrice: { amount: shortAmount(amount) },
-    }
-  },
+  price: searchPrice(PRICE_USD),
 
   isAvailable: (_input, { vendors }) => vendors.search !== undefined,
 

@@ -17,8 +17,8 @@ import { quoted } from '../../lib/text.ts'
 import { refused } from '../../http/request_body.ts'
 import { dollars } from '../../x402/money.ts'
 import { pageProblem, PASSTHROUGH_RETENTION } from '../lib/passthrough_path.ts'
-import { PER_CALL, PER_PAGE } from '../lib/search_rates.ts'
-import { flatPrice, piecePrice, shortAmount } from '../../x402/pricing.ts'
+import { PER_CALL, PER_PAGE, searchPrice } from '../lib/search_rates.ts'
+import { piecePrice } from '../../x402/pricing.ts'
 import type { WebQuestion } from '../../ports/vendors/search.ts'
 
 const MAX_PAGES = 100
@@ -98,15 +98,7 @@ type Filters = Static<typeof searchInput>
 
 const PRICING_NOTE = 'perUrlPrice for each URL, and transactionFee for the request.'
 
-const perCall = (_input: unknown, { prices = STANDARD_PRICES }: Context): Price => {
-  const amount = flatPrice(PER_CALL, prices)
-  return {
-    amount,
-    maxTimeoutSeconds: 300,
-    rates: { perCallPrice: dollars(PER_CALL), transactionFee: prices.fee },
-    publicPrice: { amount: shortAmount(amount) },
-  }
-}
+const perCall = searchPrice(PER_CALL)
 
 /** Every URL counts, duplicates included, since the engine fetches all of them. */
 function perPage({ urls }: Static<typeof contentsInput>, { prices = STANDARD_PRICES }: Context): Price {
