@@ -24,9 +24,9 @@ function isSame(one: Json, other: Json): boolean {
   if (one === other) return true
   if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) return false
   if (Array.isArray(one) !== Array.isArray(other)) return false
-  const [left, right] = [new Map(Object.entries<Json>(one)), new Map(Object.entries<Json>(other))]
-  return (
-    left.size === right.size &&
-    [...left].every(([key, value]) => right.has(key) && isSame(value, right.get(key) as Json))
-  )
+  const [left, right] = [one as Readonly<Record<string, Json>>, other as Readonly<Record<string, Json>>]
+  const keys = Object.keys(left)
+  if (keys.length !== Object.keys(right).length) return false
+  for (const key of keys) if (!Object.hasOwn(right, key) || !isSame(left[key] as Json, right[key] as Json)) return false
+  return true
 }
