@@ -1442,23 +1442,28 @@ const archiving: readonly Law<Storage>[] = [
     async (storage) => {
       const day = Math.floor((T - 40 * DAY) / DAY)
       const at = { settledAt: T - 40 * DAY, expiresAt: T - 39 * DAY }
-      for (const [id, amount] of [
-        ['one', '1'],
-        ['two', '12000000002'],
+      for (const [id, amount, model] of [
+        ['one', '1', 'a'],
+        ['two', '12000000002', 'a'],
+        ['zero', '3', 'b'],
       ] as const)
-        await spent(storage, id, { ...at, amount, model: 'a' }, at.expiresAt)
+        await spent(storage, id, { ...at, amount, model }, at.expiresAt)
       await spent(storage, 'fresh', { settledAt: T, amount: '4', model: 'a' })
       await storage.prune(T)
-      expect((await storage.ledgerRows(T - DAY, T, 9)).map(({ id }) => id)).toEqual(['one', 'two'])
+      expect((await storage.ledgerRows(T - DAY, T, 9)).map(({ id }) => id)).toEqual(['one', 'two', 'zero'])
       expect((await storage.ledgerRows(T - DAY, T, 1)).map(({ id }) => id)).toEqual(['one'])
-      expect(await storage.archiveCalls(['one', 'two', 'fresh', 'nobody'], day)).toBe(2)
+      expect(await storage.archiveCalls(['one', 'two', 'zero', 'fresh', 'nobody'], day)).toBe(3)
       expect(await storage.archiveCalls(['one', 'two'], day)).toBe(0)
       expect(await storage.ledgerRows(T, T, 9)).toEqual([])
       expect(await storage.getCall('one')).toBeUndefined()
       expect(await storage.getCall('fresh')).toBeDefined()
-      expect(await spentOn(storage, 0)).toEqual([usdc(12_000_000_007n)])
+      expect(await spentOn(storage, 0)).toEqual([usdc(12_000_000_007n), usdc(3n)])
       expect(await spentOn(storage, T - DAY)).toEqual([usdc(4n)])
-      expect((await storage.spendByModel(PAYER, 0)).map(({ calls }) => calls)).toEqual([3])
+      // Their day is that of the archive: the date of the last payment stays.
+      expect((await storage.spendByModel(PAYER, 0)).map(({ calls, lastAt }) => [calls, lastAt])).toEqual([
+        [3, T],
+        [1, at.settledAt],
+      ])
     },
   ),
 ]

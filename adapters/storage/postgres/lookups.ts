@@ -117,6 +117,34 @@ const changedCall = (more: { readonly declared?: string; readonly done?: string 
     RETURN NULL;
   END $$;`
 
+/** As the first release has it, by the calls that are settled. `which` bounds the sums whose last date it looks up. */
+const uncountDeleted = (
+  which: string,
+) => `  CREATE OR REPLACE FUNCTION uncount_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO spend_totals AS kept VALUES (
+      OLD.payer, OLD.settled_at / 86400000, OLD.gateway, OLD.endpoint, coalesce(':' || OLD.model, ''), OLD.asset, 1, -1,
+      -div(coalesce(OLD.paid, OLD.quote), 1000000000), -mod(coalesce(OLD.paid, OLD.quote), 1000000000),
+      -${tokens('OLD', 'input')}, -${tokens('OLD', 'output')}, 0
+    ) ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
+      calls = kept.calls - 1, billions = kept.billions + excluded.billions, rest = kept.rest + excluded.rest,
+      input_tokens = kept.input_tokens + excluded.input_tokens,
+      output_tokens = kept.output_tokens + excluded.output_tokens;
+    UPDATE spend_totals AS kept SET last_at = coalesce((
+      SELECT max(settled_at) FROM settled_calls JOIN calls ON calls.id = settled_id WHERE wallet = OLD.payer
+        AND paid_at BETWEEN kept.day * 86400000 AND kept.day * 86400000 + 86399999 AND gateway = OLD.gateway
+        AND endpoint = OLD.endpoint AND model IS NOT DISTINCT FROM OLD.model AND asset = OLD.asset
+    ), 0)
+    WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
+      AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset${which} AND last_at <= OLD.settled_at;
+    DELETE FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway
+      AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part IN (0, 1)
+      AND (SELECT sum(calls) FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000
+        AND gateway = OLD.gateway AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '')
+        AND asset = OLD.asset AND part IN (0, 1)) = 0;
+    RETURN NULL;
+  END $$;`
+
 const FUNCTIONS = `
   CREATE FUNCTION opened_call() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
@@ -147,31 +175,7 @@ const FUNCTIONS = `
     END IF;
     RETURN NULL;
   END $$;
-  -- As the first release has it, by the calls that are settled.
-  CREATE OR REPLACE FUNCTION uncount_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
-  BEGIN
-    INSERT INTO spend_totals AS kept VALUES (
-      OLD.payer, OLD.settled_at / 86400000, OLD.gateway, OLD.endpoint, coalesce(':' || OLD.model, ''), OLD.asset, 1, -1,
-      -div(coalesce(OLD.paid, OLD.quote), 1000000000), -mod(coalesce(OLD.paid, OLD.quote), 1000000000),
-      -${tokens('OLD', 'input')}, -${tokens('OLD', 'output')}, 0
-    ) ON CONFLICT (payer, day, gateway, endpoint, model, asset, part) DO UPDATE SET
-      calls = kept.calls - 1, billions = kept.billions + excluded.billions, rest = kept.rest + excluded.rest,
-      input_tokens = kept.input_tokens + excluded.input_tokens,
-      output_tokens = kept.output_tokens + excluded.output_tokens;
-    UPDATE spend_totals AS kept SET last_at = coalesce((
-      SELECT max(settled_at) FROM settled_calls JOIN calls ON calls.id = settled_id WHERE wallet = OLD.payer
-        AND paid_at BETWEEN kept.day * 86400000 AND kept.day * 86400000 + 86399999 AND gateway = OLD.gateway
-        AND endpoint = OLD.endpoint AND model IS NOT DISTINCT FROM OLD.model AND asset = OLD.asset
-    ), 0)
-    WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway AND endpoint = OLD.endpoint
-      AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND last_at <= OLD.settled_at;
-    DELETE FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000 AND gateway = OLD.gateway
-      AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '') AND asset = OLD.asset AND part IN (0, 1)
-      AND (SELECT sum(calls) FROM spend_totals WHERE payer = OLD.payer AND day = OLD.settled_at / 86400000
-        AND gateway = OLD.gateway AND endpoint = OLD.endpoint AND model = coalesce(':' || OLD.model, '')
-        AND asset = OLD.asset AND part IN (0, 1)) = 0;
-    RETURN NULL;
-  END $$;`
+${uncountDeleted('')}`
 
 /** A trigger for each kind of change, as each costs a statement its start. */
 const TRIGGERS = `
@@ -237,6 +241,13 @@ export const FAILED_CALLS = `
   })}
   DELETE FROM spendable_authorizations USING authorizations, calls
     WHERE ${SPENDABLE_ROW} AND calls.id = call AND ${FAILED('calls')};`
+
+/**
+ * The archive files what it takes under the first day of a month, and knows when each wallet last paid: no deletion of
+ * a call of that day looks that up again. Where that had found nothing, all payments were of that day.
+ */
+export const ARCHIVED_DATES = `${uncountDeleted(' AND part IN (0, 1)')}
+  UPDATE spend_totals SET last_at = day * 86400000 WHERE part = 2 AND last_at = 0;`
 
 export const LOOKUPS = TABLES + FUNCTIONS + TRIGGERS + SHAPES + FILL_OPEN
 

@@ -3,7 +3,7 @@ import { DatabaseError, sanitized } from '../database_error.ts'
 import { BASELINE, checkSteps, countedSteps, type Migration, minReaderOf, type TakenStep } from '../migration.ts'
 import { baseline } from './baseline.ts'
 import { BUYERS } from './buyers.ts'
-import { DUE, FAILED_CALLS, LOOKUPS, SETTLED } from './lookups.ts'
+import { ARCHIVED_DATES, DUE, FAILED_CALLS, LOOKUPS, SETTLED } from './lookups.ts'
 
 /** A row for each wallet and asset, which a step locks while it sums what the wallet has open. */
 const PAYERS = `
@@ -41,6 +41,7 @@ export const migrations: readonly Migration[] = [
   { name: 'buyers by day', suitsOlder: true, sql: BUYERS },
   { name: 'denser pages of calls', suitsOlder: true, sql: DENSER },
   { name: 'failed calls spend nothing', suitsOlder: true, sql: FAILED_CALLS },
+  { name: 'the archive keeps its dates', suitsOlder: true, sql: ARCHIVED_DATES },
 ]
 
 /** The steps of the last development version before the first release, which made what the baseline makes. */

@@ -133,6 +133,27 @@ test('an upgrade forgets what calls that have failed might spend, and keeps what
   await storage.close()
 })
 
+test('an upgrade gives archived payments their day again where the archive had lost when they were made', async () => {
+  const url = await server.fresh()
+  const step = migrations.findIndex(({ name }) => name === 'the archive keeps its dates')
+  const older = postgresStorage(url, { schema: migrations.slice(0, step) })
+  const lastAt = async (storage: typeof older) => (await storage.spendByModel('0xa', 0)).map((spend) => spend.lastAt)
+  await older.openCall(newCall('call', { expiresAt: T + 9 }), signed('call', T + 9), { now: T, until: T + 9 })
+  const result = { result: 1, expiresAt: T + 9 }
+  const claim = await older.claimSettlement('call', undefined, { now: T, until: T + 9, result })
+  const receipt = { transaction: '0x', network: 'eip155:84532', payer: '0xa', amount: '5' }
+  const token = 'token' in claim ? claim.token : 0
+  await older.finishSettlement('call', token, { kind: 'paid', receipt }, { now: T, expiresAt: T + 9 })
+  await older.prune(T + 10)
+  const day = Math.floor(T / DAY)
+  expect(await older.archiveCalls(['call'], day)).toBe(1)
+  expect(await lastAt(older)).toEqual([0])
+  await older.close()
+  const storage = postgresStorage(url)
+  expect(await lastAt(storage)).toEqual([day * DAY])
+  await storage.close()
+})
+
 test('retention looks at a call when it expires, though that was put off or brought forward', async () => {
   const url = await server.fresh()
   const storage = postgresStorage(url)
