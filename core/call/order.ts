@@ -20,6 +20,8 @@ export type Received = Incoming & {
   readonly given: unknown
   readonly isProbe: boolean
   readonly counting: UnpaidCount
+  /** Its input, if the same request was quoted a moment ago; nothing is parsed then. */
+  readonly quoted?: { readonly input: unknown } | undefined
 }
 
 /** Step 2: it has been validated and priced, the operator's margin included. */

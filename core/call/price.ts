@@ -10,7 +10,13 @@ import type { Priced, Received } from './order.ts'
 
 /** A validated input and its listed price. */
 export type Listed = { readonly input: unknown; readonly price: Price | 'free' }
-type Checking = { readonly given: unknown; readonly head: RequestHead; readonly countTokens: CountTokens }
+/** `quoting`: a request without a payment, whose input may be stored for the one with it. */
+type Checking = {
+  readonly given: unknown
+  readonly head: RequestHead
+  readonly countTokens: CountTokens
+  readonly quoting?: Received | false
+}
 
 /**
  * The order with its price; the answer where it costs nothing. A promise only where something has to be counted or
@@ -30,12 +36,15 @@ function priced(engine: Engine, received: Received, { input, price: listed }: Li
 
 /** Some endpoints quote before they validate, so that a probe always learns the price. */
 function listedPrice(engine: Engine, received: Received): Listed | Promise<Listed> {
-  const { endpoint, given, isProbe, requestContext, counting } = received
+  const { endpoint, given, isProbe, requestContext, counting, quoted } = received
+  if (quoted) return listedStream(engine, endpoint as Streamed, quoted.input)
   if (isProbe && endpoint.order === 'quote_then_check') {
     const unchecked = priceUnchecked(engine, endpoint as Paid, given)
     if (unchecked.price !== 'free') return unchecked
   }
-  return priceInput(engine, endpoint, { given, head: requestHeadOf(requestContext), countTokens: counting.countTokens })
+  const quoting = isProbe && received
+  const head = requestHeadOf(requestContext)
+  return priceInput(engine, endpoint, { given, head, countTokens: counting.countTokens, quoting })
 }
 
 /** Validates and prices an input. Throws an ApiError when it is invalid, or when no configured vendor can serve it. */
@@ -53,9 +62,18 @@ export function priceInput(engine: Engine, endpoint: Sold, checking: Checking): 
 async function priceStreamed(
   engine: Engine,
   endpoint: Streamed,
-  { read, head, countTokens }: Checking & { readonly read: Record<string, unknown> },
+  { read, head, countTokens, quoting }: Checking & { readonly read: Record<string, unknown> },
 ): Promise<Listed> {
-  const input = await endpoint.check(read, head, { ...engine.products.context, countTokens })
+  const { context } = engine.products
+  const quotes = quoting ? endpoint.quoted?.(context).begin(quoting, engine.ports.clock) : undefined
+  const input = await endpoint.check(read, quotes?.head ?? head, { ...context, countTokens })
+  const listed = listedStream(engine, endpoint, input)
+  if (listed.price !== 'free') quotes?.store(input)
+  return listed
+}
+
+/** The price of a checked input, which may have been checked a moment ago. */
+function listedStream(engine: Engine, endpoint: Streamed, input: unknown): Listed {
   requireAvailable(engine, endpoint, input)
   return { input, price: endpoint.price(input, engine.products.context) }
 }

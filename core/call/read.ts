@@ -30,6 +30,9 @@ export async function read(engine: Engine, incoming: Incoming): Promise<Received
   const counting = engine.limits.unpaidWork.from(requestContext.ip)
   if (body.length > UNCOUNTED) counting.read(body.length)
   if (engine.ports.chain.apiKeys) refuseKeyInBody(body)
+  const quotes = endpoint.delivery === 'stream' && !isProbe ? endpoint.quoted?.(engine.products.context) : undefined
+  const quoted = quotes?.take({ requestContext, body })
+  if (quoted) return { ...incoming, body, given: undefined, quoted, isProbe, counting }
   const parsed = value()
   const given = parsed instanceof Promise ? await parsed : parsed
   const pause = pauseIfLarge(engine, body)

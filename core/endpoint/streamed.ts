@@ -3,6 +3,7 @@ import type { Context, Offering } from './offering.ts'
 import type { Price } from './prices.ts'
 import type { Ports } from '../ports/mod.ts'
 import type { Usdc } from '../x402/money.ts'
+import type { Clock } from '../lib/clock.ts'
 import type { Json } from '../lib/json.ts'
 import { type Sale, ANSWER_RETENTION, ANY_JOB } from './sale.ts'
 
@@ -13,6 +14,24 @@ export type RequestHead = {
 }
 
 export type StreamedContext = Offering & Pick<Ports, 'countTokens'>
+
+/** A request that is quoted, or was a moment ago. */
+export type QuotedRequest = {
+  readonly requestContext: {
+    readonly path: string
+    readonly params: Readonly<Record<string, string>>
+    readonly request: Request
+  }
+  readonly body: string | Uint8Array
+}
+
+/** Inputs of requests that were quoted a moment ago, within limits on their size, number and age. */
+export type QuotedInputs = {
+  /** Before the check, which is to read `head`; `store` once it has passed. */
+  begin(request: QuotedRequest, clock: Clock): { readonly head: RequestHead; store(input: unknown): void }
+  /** The input of the same path, body and headers. Takes it out, so that it belongs to one call. */
+  take(request: QuotedRequest): { readonly input: unknown } | undefined
+}
 
 /** `id` is unique and unguessable, even when nothing is stored; `payer` is null for free calls. */
 export type StreamedOrder<Input> = Offering &
@@ -71,6 +90,11 @@ export type Streamed<Input = unknown> = Sale<Input> & {
   sample(offering: Offering): Readonly<Record<string, Json>>
   check(body: Readonly<Record<string, unknown>>, head: RequestHead, context: StreamedContext): Promise<Input>
   price(input: Input, context: Context): Price | 'free'
+  /**
+   * Inputs that this gateway has quoted, for a `check` that depends on nothing but its arguments. Absent where each
+   * request is checked.
+   */
+  quoted?(context: Context): QuotedInputs
   /**
    * The most that an answer may cost the operator, at list price: a quote counts only a share of the longest answer.
    * Absent where the quote covers it.

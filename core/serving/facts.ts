@@ -1,6 +1,5 @@
 /** Facts that a gateway shows of itself, and that its routes without a call may use. */
 import { cancelCall } from '../call/delivery/background.ts'
-import { settleFinished } from './settle_finished.ts'
 import { type Documents, documentsOf } from '../discovery/mod.ts'
 import { type Endpoint, type FreeCalls, isSold } from '../endpoint/mod.ts'
 import type { GatewayFacts, HealthStatus } from '../endpoint/gateway_info.ts'
@@ -104,7 +103,10 @@ function freeCalls(engine: Engine): FreeCalls {
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
     cancel: (id, why) => cancelCall(engine, id, why),
-    settleFinished: (authorization, payFor) => settleFinished(engine, authorization, payFor),
+    async settleFinished(authorization, payFor) {
+      const { settleFinished } = await import('./settle_finished.ts')
+      await settleFinished(engine, authorization, payFor)
+    },
     pollUrl: async (id) => anyCallUrl(id, { key: await pollUrls.keyOf(id), basePath }),
   }
 }

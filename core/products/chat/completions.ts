@@ -6,6 +6,7 @@ import { answerChat, requestRecord } from './answer.ts'
 import { isOpen, isServed } from './fallbacks.ts'
 import { findRow, isChatOffered, notConfigured, sampleRow } from './offered_rows.ts'
 import { chatPriceRange, priceInputs, quote, worstCost } from './quote.ts'
+import { quotedInputs } from '../lib/quoted_inputs.ts'
 import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
 import { asQuoted } from '../../endpoint/prices.ts'
@@ -68,6 +69,7 @@ const shared = {
   priceRange: chatPriceRange,
   isAvailable: isOpen,
   isOffered: isChatOffered(),
+  quoted: quotedInputs,
   remember: requestRecord,
   sample: (offering: Offering): Fields => ({ model: sampleRow(offering)?.id ?? '', ...EXAMPLE }),
   check: (

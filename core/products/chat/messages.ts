@@ -7,6 +7,7 @@ import { answerChat, requestRecord, type Translation } from './answer.ts'
 import { isOpen } from './fallbacks.ts'
 import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
+import { quotedInputs } from '../lib/quoted_inputs.ts'
 import { type ChatInput, countPrompt, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
 import { free, type Offering, type RequestHead, streamed, type StreamedContext } from '../../endpoint/mod.ts'
@@ -81,6 +82,7 @@ const create = streamed<ChatInput>({
   priceRange: (offering) => chatPriceRange(offering, { searches: true }),
   isAvailable: isOpen,
   isOffered: isChatOffered(),
+  quoted: quotedInputs,
   remember: requestRecord,
   sample,
 

@@ -20,6 +20,7 @@ import { answerChat, requestRecord, type Translation } from './answer.ts'
 import { isOpen } from './fallbacks.ts'
 import { isChatOffered, sampleRow, servedRow } from './offered_rows.ts'
 import { chatPriceRange, quote, worstCost } from './quote.ts'
+import { quotedInputs } from '../lib/quoted_inputs.ts'
 import { type ChatInput, sizeRequest } from './sized_request.ts'
 import { chatCost } from './cost.ts'
 import { streamed, type StreamedContext } from '../../endpoint/mod.ts'
@@ -69,6 +70,7 @@ const create = streamed<ChatInput>({
   priceRange: (offering) => chatPriceRange(offering, { searches: true }),
   isAvailable: isOpen,
   isOffered: isChatOffered(),
+  quoted: quotedInputs,
   remember: ({ row, own, background }) => ({
     ...requestRecord({ row } as ChatInput),
     request: { model: row.id, ...(background && { ...echoedRequest(own), _background: true }) },
