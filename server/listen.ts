@@ -32,6 +32,7 @@ type Listening = {
 type InFlight = {
   /** Counts a request as open until the returned function is called. */
   begin(): () => void
+  isIdle(): boolean
   /** Resolves when no request is open. */
   finished(): Promise<void>
 }
@@ -51,6 +52,7 @@ export function inFlight(): InFlight {
       open += 1
       return end
     },
+    isIdle: () => open === 0,
     finished: () => (open === 0 ? Promise.resolve() : new Promise((resolve) => void waiting.push(resolve))),
   }
 }
