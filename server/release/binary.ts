@@ -2,7 +2,7 @@
  * The gateway as one executable, for this machine or another one: Bun for that platform comes from npm, at the version
  * and checksum of the lock file in runtimes/.
  */
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { packagesIn } from './components.ts'
 import { finishedPages } from './web_pages.ts'
@@ -56,6 +56,7 @@ export async function compileBinary(out: string, platform?: PlatformName): Promi
     minify: { whitespace: true, syntax: true, identifiers: false },
     plugins: [
       nativeSignatures(platform ? PLATFORMS[platform].prebuilt : `${process.platform}-${process.arch}`),
+      oneKit,
       pages.plugin,
     ],
     throw: false,
@@ -84,6 +85,28 @@ const nativeSignatures = (prebuilt: string): Bun.BunPlugin => ({
     }))
   },
 })
+
+/**
+ * The local Solana asks for the kit as CommonJS, so the executable would hold and load a second copy of all of it: it
+ * gets what it uses from the one that gateways import.
+ */
+const oneKit: Bun.BunPlugin = {
+  name: 'one kit',
+  setup(builder) {
+    const litesvm = join(ROOT, 'node_modules/litesvm/dist/index.js')
+    builder.onResolve({ filter: /\/kit$/ }, ({ importer, path }) =>
+      importer === litesvm ? { path, namespace: 'kit' } : undefined,
+    )
+    builder.onLoad({ filter: /.*/, namespace: 'kit' }, ({ path }) => {
+      const used = readFileSync(litesvm, 'utf8').matchAll(/\bkit_1\.(\w+)/g)
+      const kit = JSON.stringify(Bun.resolveSync(path, ROOT))
+      return {
+        loader: 'js',
+        contents: `export { ${[...new Set([...used].map(([, name]) => name))].join(', ')} } from ${kit}`,
+      }
+    })
+  },
+}
 
 function libraryName(prebuilt: string): string {
   if (!prebuilt.startsWith('linux')) return 'secp256k1.node'
