@@ -64,3 +64,25 @@ test('a gateway process sells on both local chains; SIGTERM lets a request under
   expect(aliveIn(dir)).toEqual([])
   await host.stop()
 })
+
+test('a start loads no package that only some requests or other configurations need', async () => {
+  const preloaded = join(import.meta.dirname, 'loaded_packages.ts')
+  const gateway = processes.start(processes.dir(), { BUN_OPTIONS: `--preload=${preloaded}` })
+  const payer = await payerAt(await gateway.url)
+  expect((await payer.post(HOSTED)).status).toBe(402)
+  gateway.kill('SIGUSR2')
+  await gateway.printed('loaded: ')
+  gateway.kill('SIGTERM')
+  const loaded = /^loaded: (.*)\.$/m.exec((await gateway.exited).out)?.[1]?.split(' ') ?? []
+  const later = [
+    '@modelcontextprotocol/server',
+    '@aws-sdk/client-s3',
+    'gpt-tokenizer',
+    'pg',
+    'prom-client',
+    'modal',
+    'e2b',
+  ]
+  expect(loaded).toContain('elysia')
+  expect(loaded.filter((name) => later.includes(name))).toEqual([])
+})
