@@ -4,7 +4,7 @@
  */
 import { concatBytes } from '../lib/bytes.ts'
 import type { Clock } from '../lib/clock.ts'
-import { deadlines, sharedDeadlines } from '../lib/timers.ts'
+import { deadlinesOf, sharedDeadlines } from '../lib/timers.ts'
 import { ApiError } from './errors.ts'
 
 /**
@@ -36,12 +36,17 @@ async function readLarge(
     pieces.push(piece)
     isWide ||= !isAscii(piece, bytes) && WIDE.test(piece)
   }
+  // Most bodies are one chunk, which is decoded in a third of the time if it is known to be the last.
+  let last: Uint8Array = new Uint8Array()
   const length = await readChunks(body, {
     maxBytes,
     budget,
-    take: (chunk) => add(decoder.decode(chunk, { stream: true }), chunk.length),
+    take(chunk) {
+      if (last.length > 0) add(decoder.decode(last, { stream: true }), last.length)
+      last = chunk
+    },
   })
-  add(decoder.decode(), 0)
+  add(decoder.decode(last), last.length)
   if (isWide) budget?.take(length)
   const text = pieces.join('')
   if (isWide) budget?.give(length)
@@ -227,7 +232,7 @@ type BudgetOptions = {
  * Counts bytes that have arrived, not declared lengths: idle connections take nothing from others.
  */
 export function budget(bytes: number, clock: Clock, { onFreed, share = bytes }: BudgetOptions = {}): Budget {
-  const { after } = deadlines(clock)
+  const { after } = deadlinesOf(clock)
   const shares = new Map<string, number>()
   let total = 0
   let freed = 0
