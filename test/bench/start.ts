@@ -37,7 +37,7 @@ export async function start({ scratch, children }: StartBench): Promise<void> {
       name: 'devnet, binary',
       command: [binary, 'devnet'],
       isConfigured: false,
-      goals: { firstMs: 2_000, idleMb: 90 },
+      goals: { firstMs: 2_000, idleMb: 105 },
     },
     { name: 'devnet, from source', command: [...source, 'devnet'], isConfigured: false },
   ]
