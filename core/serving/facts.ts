@@ -1,5 +1,4 @@
 /** Facts that a gateway shows of itself, and that its routes without a call may use. */
-import { cancelCall } from '../call/delivery/background.ts'
 import { type Documents, documentsOf } from '../discovery/mod.ts'
 import { type Endpoint, type FreeCalls, isSold } from '../endpoint/mod.ts'
 import type { GatewayFacts, HealthStatus } from '../endpoint/gateway_info.ts'
@@ -102,7 +101,7 @@ function freeCalls(engine: Engine): FreeCalls {
       const call = (await pollUrls.isKey(id, key)) ? await storage.getCall(id) : undefined
       return call?.gateway === name && !isForgotten(call, clock.now()) ? call : undefined
     },
-    cancel: (id, why) => cancelCall(engine, id, why),
+    cancel: async (id, why) => (await import('../call/delivery/background.ts')).cancelCall(engine, id, why),
     async settleFinished(authorization, payFor) {
       const { settleFinished } = await import('./settle_finished.ts')
       await settleFinished(engine, authorization, payFor)

@@ -4,7 +4,6 @@ import type { Answer, Streamed } from '../../endpoint/mod.ts'
 import * as replies from '../../endpoint/replies.ts'
 import type { Reply } from '../../http/reply.ts'
 import { answerCall, callerLeft, failAnswer } from '../answer/ask_model.ts'
-import { deliverInBackground } from './background.ts'
 import { eventStream } from '../answer/event_stream.ts'
 import type { OpenedCall } from '../work/opened_call.ts'
 import { settleAnswer } from '../answer/settle_answer.ts'
@@ -17,7 +16,7 @@ export async function deliverStream(engine: Engine, opened: OpenedCall<Streamed>
   const { clock, meter } = engine.ports
   const { pollUrls } = engine.identity
   const queued = endpoint.deferred?.(input, { ...call, key: await pollUrls.keyOf(call.id) })
-  if (queued) return deliverInBackground(engine, opened, queued)
+  if (queued) return (await import('./background.ts')).deliverInBackground(engine, opened, queued)
   const answer = await answerCall(engine, opened, requestContext.gone)
   if (requestContext.gone.aborted) {
     if (answer.kind === 'stream') answer.stream.cancel()
