@@ -69,8 +69,12 @@ async function openCall(engine: Engine, verified: Verified, hold: SpendingHold |
   const call = await newCallOf(engine, verified, now)
   hold?.opening(call.id)
   const opening = await insert(engine, verified, { call, authorization, now }).catch(async (error) => {
-    const first = tag && (await storage.getCall(call.id))
-    if (first && first.authorization !== key) return { kind: 'replayed' as const, call: first }
+    if (tag) {
+      const first = await storage.getCall(call.id)
+      // Another request under the identifier may be opening it now.
+      if (!first) throw error
+      if (first.authorization !== key) return { kind: 'replayed' as const, call: first }
+    }
     return await abandon(storage, call, { error, now: clock.now() })
   })
   if (opening.kind === 'replayed') return opening

@@ -56,6 +56,17 @@ const stories: Readonly<Record<string, Story>> = {
       return {}
     },
   },
+  'a purchase that is sent three times at once, to two replicas, under one payment identifier': {
+    least: 9,
+    async tell(kit, alice, at) {
+      const extensions = { 'payment-identifier': { info: { id: 'order_0000000000001' } } }
+      const payment = { ...at.payment, extensions }
+      const other = kit.restart({ workerId: 'other' })
+      const sent = [at.gateway, other, at.gateway].map((gateway) => alice.buy(FOX, { payment, gateway }))
+      await Promise.all(sent.map((answer) => unlessDead(kit.clock, answer)))
+      return { payment }
+    },
+  },
   'a job and the poll that pays for it': {
     options: { inlineMs: 0 },
     least: 13,

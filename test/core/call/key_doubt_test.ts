@@ -3,7 +3,7 @@ import { expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import type { Storage } from '../../../core/mod.ts'
 import { door } from '../../kit.ts'
-import { CHARGE, QUOTE, selling } from './keys_kit.ts'
+import { CHARGE, KEY, QUOTE, selling } from './keys_kit.ts'
 import { SKY } from './stream_kit.ts'
 
 test('what a charge has reserved is not given to another call while the charge may be undone (contract 23.6)', async () => {
@@ -29,4 +29,33 @@ test('what a charge has reserved is not given to another call while the charge m
   for (const each of doors) each.open()
   expect([(await first).status, (await second).status]).toEqual([200, 200])
   expect(await subject.channel()).toMatchObject({ charged: CHARGE * 2n, reserved: 0n })
+})
+
+test('a charge that was stored, though its storage did not say so, reserves nothing more (contract 23.6)', async () => {
+  for (const isShared of [false, true]) {
+    const memory = { ...memoryStorage(), ...(isShared && { isShared: true as const }) }
+    let isCharging = false
+    const claimSettlement: Storage['claimSettlement'] = async (...given) => {
+      isCharging ||= given[2].result !== undefined
+      return await memory.claimSettlement(...given)
+    }
+    const moveRecord: Storage['moveRecord'] = async (...given) => {
+      const isMoved = await memory.moveRecord(...given)
+      if (isCharging && isMoved && given[0].kind === 'channel') {
+        isCharging = false
+        throw new Error('connection reset')
+      }
+      return isMoved
+    }
+    const subject = await selling(undefined, {
+      balance: QUOTE * 2n,
+      storage: { ...memory, claimSettlement, moveRecord },
+    })
+    const named = { headers: { authorization: `Bearer ${KEY}`, 'idempotency-key': 'order-1' } }
+    expect((await subject.ask(SKY, named)).status).toBe(200)
+    await subject.clock.advance(60_000)
+    await subject.gateway.maintain()
+    expect((await subject.calls()).map(({ paymentStatus }) => paymentStatus)).toEqual(['settled'])
+    expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
+  }
 })

@@ -89,6 +89,38 @@ describe('an order with a key and an Idempotency-Key that is sent again', () => 
     expect(await first.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
   })
 
+  test('of which three arrive at once and the first is not stored: another one is, and is charged once (contract 23.20)', async () => {
+    for (const isShared of [false, true]) {
+      const memory = { ...memoryStorage(), ...(isShared && { isShared: true as const }) }
+      const [isRead, isOpen] = [door(), door()]
+      let [opened, read] = [0, 0]
+      const openCall: typeof memory.openCall = async (...given) => {
+        if (++opened === 1) throw new Error('connection reset')
+        await isRead.passed
+        return await memory.openCall(...given).finally(() => isOpen.open())
+      }
+      // The first reads twice whether it is stored: that it failed may be an outage, or an id that is taken.
+      const getCall: typeof memory.getCall = async (...given) => {
+        const call = await memory.getCall(...given)
+        if (opened > 0 && ++read === 2) isRead.open()
+        return call
+      }
+      const moveCall: typeof memory.moveCall = async (...given) => (
+        await isOpen.passed,
+        await memory.moveCall(...given)
+      )
+      const vendor = counting()
+      const subject = await selling(vendor.script, { storage: { ...memory, openCall, getCall, moveCall } })
+      const all = Promise.all(Array.from({ length: 3 }, () => subject.ask(SKY, ID)))
+      await subject.clock.settle()
+      for (let passed = 0; passed < 5; passed++) await subject.clock.advance(1_000)
+      expect((await all).map(({ status }) => status)).toEqual([503, 200, 200])
+      expect((await subject.ask(SKY, ID)).status).toBe(200)
+      expect([vendor.orders(), (await subject.calls()).map((call) => call.paymentStatus)]).toEqual([1, ['settled']])
+      expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
+    }
+  })
+
   test('waits for the first one; after 30 seconds it is 409 and may be sent again (contract 23.20)', async () => {
     const ready = door()
     const subject = await selling(async () => (await ready.passed, wholeAnswer()))

@@ -122,9 +122,11 @@ export function withdraw({ inProcess }: KeyCalling, signer: KeySigner): void {
   for (const [id, each] of inProcess.presented) if (each === signer) inProcess.presented.delete(id)
 }
 
-/** The ledger has the charge of this call: its channel need not remember it. */
-export const noteRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): void =>
-  inProcess.recorded.set(idOfCall(channelId, name), true)
+/** The ledger has the charge of this call: its channel need not remember it, and it reserves nothing. */
+export function noteRecorded(keys: KeyCalling, channelId: Hex, name: string): void {
+  keys.inProcess.recorded.set(idOfCall(channelId, name), true)
+  forget(keys, channelId, name)
+}
 
 export const isRecorded = ({ inProcess }: KeyCalling, channelId: Hex, name: string): boolean =>
   inProcess.recorded.get(idOfCall(channelId, name)) === true
