@@ -20,7 +20,7 @@ const DELETIONS = [
 const REASONS: Readonly<Record<string, readonly (readonly [part: string, reason: string, lines?: number])[]>> = {
   'core/products/chat/formats/chat_chunks.ts': [['rename(text)', 'names a model in an answer; no file']],
   'adapters/objects/disk.ts': [
-    ['rm(temporary.path', 'a file that was not written to its end'],
+    ['unlink(temporary.path', 'a file that was not written to its end'],
     ['rm(pathOf(key))', 'media past its retention, by its key'],
     ['rename(from, to)', 'a file of the former layout, to a name that is free'],
   ],
