@@ -42,7 +42,7 @@ test('what was answered does not change with what is noted later', () => {
   expect([idsOf(answered), loaded.length]).toEqual([['first'], 1])
 })
 
-test('a settlement is left out to the millisecond where it is too old, however often that is starts', () => {
+test('a settlement is left out to the millisecond once it is too old', () => {
   const cache = settledCache(() => ({ hasPaid: true, calls: [settled('old', T, 9), settled('new', T + 500, 9)] }))
   const at = (asOf: number) => idsOf(cache.of(WALLET, { asOf, block: 8 }))
   const end = T + SETTLED_LOOKBACK_MS
