@@ -67,20 +67,26 @@ export function diskObjects(dir: string): Objects {
     }
   }
 
+  /** Whether it is stored, on disk too: whoever stored it may not have come so far. */
+  async function isKept(path: string): Promise<boolean> {
+    if (!(await exists(path))) return false
+    await syncNames(dirname(path))
+    return true
+  }
+
   return {
     async put(key, bytes, type) {
       checkObject(key, type)
       const content = withType(bytes, type)
       const path = pathOf(key)
-      if (await exists(path)) return
-      await store(path, (file) => file.writeFile(content))
+      if (!(await isKept(path))) await store(path, (file) => file.writeFile(content))
     },
 
     async putStream(key, body, type) {
       try {
         checkObject(key, type)
         const path = pathOf(key)
-        if (!(await exists(path))) await store(path, (file) => writePieces(file, body, type))
+        if (!(await isKept(path))) await store(path, (file) => writePieces(file, body, type))
         return { size: (await withObject(path, async ({ size }) => size)) ?? 0 }
       } finally {
         cancelBody(body)

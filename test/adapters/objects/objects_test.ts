@@ -1,5 +1,6 @@
-import { expect, test } from 'bun:test'
+import { expect, spyOn, test } from 'bun:test'
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { diskObjects } from '../../../adapters/objects/disk.ts'
@@ -83,6 +84,29 @@ test('disk objects: what was put is there for the next process', async () => {
   const found = await diskObjects(dir).get('a/b.txt')
   expect(new TextDecoder().decode(found?.body as Uint8Array)).toBe('kept')
   remove()
+})
+
+test('disk objects: a put of what is there already waits until its name is on disk', async () => {
+  const { dir, remove } = folder()
+  const objects = diskObjects(dir)
+  const bytes = new TextEncoder().encode('kept')
+  await objects.put('a/b.txt', bytes, 'text/plain')
+  const handle = await open(join(dir, 'a'), 'r')
+  const synced: number[] = []
+  const syncing = spyOn(Object.getPrototypeOf(handle), 'sync').mockImplementation(async function (this: FileHandle) {
+    synced.push((await this.stat()).ino)
+  })
+  const { ino } = await handle.stat()
+  await handle.close()
+  try {
+    await objects.put('a/b.txt', bytes, 'text/plain')
+    expect(synced).toEqual([ino])
+    await objects.putStream?.('a/b.txt', growing({ pieces: 1 }), 'text/plain')
+    expect(synced).toEqual([ino, ino])
+  } finally {
+    syncing.mockRestore()
+    remove()
+  }
 })
 
 test('s3FromUrl() reads bucket, prefix and settings; the keys come from the environment', () => {
