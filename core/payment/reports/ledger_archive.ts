@@ -23,6 +23,7 @@ const DAY_MS = 86_400_000
 /** The records outlive every duty to keep books. */
 const FOREVER_MS = 36_500 * DAY_MS
 const OWNER = 'ledger'
+const TYPE = 'application/gzip'
 
 /** The file that is being written. */
 const WRITING = recordKind({
@@ -117,9 +118,12 @@ async function writeSegment({ storage, store, clock }: Archiving, archiveMs: num
 
   const key = archiveKey(month, segment)
   let file = await readSegment(store, key)
-  if (!file) {
+  if (file) {
+    // The attempt that wrote it was interrupted before it was known to be on disk.
+    await store.put(key, file.bytes, TYPE)
+  } else {
     const calls = (await storage.ledgerRows(before, now, SEGMENT)).filter((call) => monthOf(call) === month)
-    if (calls.length > 0) await store.put(key, await written(calls), 'application/gzip')
+    if (calls.length > 0) await store.put(key, await written(calls), TYPE)
     file = await readSegment(store, key)
     if (calls.length > 0 && file?.calls.length !== calls.length)
       throw new Error(`the archive did not keep ${key}: nothing was deleted`)
@@ -167,7 +171,9 @@ export async function archivedFiles(
 async function readSegment(
   store: ArchiveStore,
   key: string,
-): Promise<{ readonly calls: readonly ArchivedCall[]; readonly sha256: string } | undefined> {
+): Promise<
+  { readonly calls: readonly ArchivedCall[]; readonly bytes: Uint8Array; readonly sha256: string } | undefined
+> {
   const found = await store.get(key)
   if (!found) return undefined
   const bytes = new Uint8Array(await new Response(found.body as BodyInit).arrayBuffer())
@@ -175,7 +181,7 @@ async function readSegment(
     new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')) as ReadableStream,
   ).text()
   const calls = text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as ArchivedCall]))
-  return { calls, sha256: bytesToHex(sha256(bytes)) }
+  return { calls, bytes, sha256: bytesToHex(sha256(bytes)) }
 }
 
 async function written(calls: readonly Call[]): Promise<Uint8Array> {

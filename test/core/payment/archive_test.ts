@@ -101,6 +101,28 @@ for (const [name, open] of [
     }
   })
 
+test('a file of which it is not known that it was kept is put again before its calls leave the ledger', async () => {
+  const clock = testClock()
+  const [memory, { put, get }] = [memoryStorage(), memoryObjects()]
+  await filled(memory, clock.now(), 1)
+  const steps: string[] = []
+  const storage: Storage = {
+    ...memory,
+    archiveCalls: async (...args) => (steps.push('archiveCalls'), await memory.archiveCalls(...args)),
+  }
+  const store: ArchiveStore = {
+    get,
+    async put(...args) {
+      await put(...args)
+      if (steps.push('put') === 1) throw new Error('the disk cannot be synced')
+    },
+  }
+  const archive = () => archiveLedger({ storage, clock, store }, { archiveMs: 31 * DAY })
+  await expect(archive()).rejects.toThrow('cannot be synced')
+  expect(await archive()).toBe(1)
+  expect(steps).toEqual(['put', 'put', 'archiveCalls'])
+})
+
 test('what was archived is summed on the first day of its month', async () => {
   const clock = testClock()
   const [storage, { put, get }] = [memoryStorage(), memoryObjects()]
