@@ -68,7 +68,7 @@ export function diskObjects(dir: string): Objects {
   }
 
   /** Whether it is stored, on disk too: whoever stored it may not have come so far. */
-  async function isKept(path: string): Promise<boolean> {
+  async function isStored(path: string): Promise<boolean> {
     if (!(await exists(path))) return false
     await syncNames(dirname(path))
     return true
@@ -79,14 +79,14 @@ export function diskObjects(dir: string): Objects {
       checkObject(key, type)
       const content = withType(bytes, type)
       const path = pathOf(key)
-      if (!(await isKept(path))) await store(path, (file) => file.writeFile(content))
+      if (!(await isStored(path))) await store(path, (file) => file.writeFile(content))
     },
 
     async putStream(key, body, type) {
       try {
         checkObject(key, type)
         const path = pathOf(key)
-        if (!(await isKept(path))) await store(path, (file) => writePieces(file, body, type))
+        if (!(await isStored(path))) await store(path, (file) => writePieces(file, body, type))
         return { size: (await withObject(path, async ({ size }) => size)) ?? 0 }
       } finally {
         cancelBody(body)
