@@ -1,10 +1,11 @@
 /** Charges of one key that are stored together, and one that is not stored. */
 import { expect, test } from 'bun:test'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
-import type { Storage } from '../../../core/mod.ts'
+import { type ChatAnswer, type Storage, timeouts } from '../../../core/mod.ts'
+import { chatPieces, DONE } from '../../fakes/chat.ts'
 import { door } from '../../kit.ts'
 import { CHARGE, KEY, QUOTE, selling } from './keys_kit.ts'
-import { SKY } from './stream_kit.ts'
+import { deltaChunk, reading, SKY, STREAM, USED } from './stream_kit.ts'
 
 test('what a charge has reserved is not given to another call while the charge may be undone (contract 23.6)', async () => {
   const memory = memoryStorage()
@@ -58,4 +59,46 @@ test('a charge that was stored, though its storage did not say so, reserves noth
     expect((await subject.calls()).map(({ paymentStatus }) => paymentStatus)).toEqual(['settled'])
     expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
   }
+})
+
+/** A stream of a key whose process stood still, until another one took it for lost and released its price. */
+async function woken() {
+  const memory = memoryStorage()
+  const first = deltaChunk({ content: 'Hi' })
+  const pieces = chatPieces(first)
+  const replica = async (answer?: () => Promise<ChatAnswer>) =>
+    await selling(answer, { balance: QUOTE + 5n, storage: { ...memory, isShared: true } })
+  const [subject, other] = [await replica(async () => pieces.answer), await replica()]
+  const reader = reading(await subject.ask(STREAM))
+  expect(await reader.next()).toBe(first)
+  for (const { clock } of [subject, other]) await clock.advance(timeouts.workLeaseMs + 1)
+  await other.gateway.maintain()
+  expect(await other.channel()).toMatchObject({ reserved: 0n })
+  const rest = async () => {
+    pieces.push(deltaChunk({ content: ' there' }), deltaChunk({}, { finish: 'stop' }), USED, DONE)
+    const read = await reader.rest()
+    await subject.idle()
+    return read
+  }
+  return { ...subject, other, rest }
+}
+
+for (const [what, path, charged] of [
+  ['its key was closed', '/api/v1/keys/close', 0n],
+  ['its money was spent', undefined, CHARGE],
+] as const)
+  test(`a stream gives nothing more once ${what} while its process stood still (contract 1.87)`, async () => {
+    const subject = await woken()
+    const elsewhere = await subject.other.ask(path ? {} : SKY, path ? { path } : {})
+    expect(elsewhere.status).toBe(200)
+    const read = await subject.rest()
+    expect([read.includes('there'), read.includes('or was refunded')]).toEqual([false, true])
+    expect(await subject.channel()).toMatchObject({ charged, reserved: 0n })
+  })
+
+test('a stream whose process stood still goes on, whole and charged, and its price is reserved again', async () => {
+  const subject = await woken()
+  const read = await subject.rest()
+  expect([read.includes('there'), read.endsWith(DONE)]).toEqual([true, true])
+  expect(await subject.channel()).toMatchObject({ charged: CHARGE, reserved: 0n })
 })

@@ -1,5 +1,5 @@
 /** Admits a call: its price is reserved in its channel, in one compare and set. */
-import type { Refused, Securing, Verdict } from '../../../../../core/ports/mod.ts'
+import type { Refused, Securing, Unavailable, Verdict } from '../../../../../core/ports/mod.ts'
 import { usdc } from '../../../../../core/x402/mod.ts'
 import type { CallOptions } from '../../../lib/results.ts'
 import { outOfStep, refusedChannel } from '../payload.ts'
@@ -14,6 +14,7 @@ import {
   type KeyCalling,
   MAX_RACES,
   note,
+  openOf,
   reserved,
   type ReservedCall,
   room,
@@ -23,23 +24,35 @@ import {
 /** Orders that nothing covers make the gateway read their channel so often, in milliseconds, whoever sends them. */
 const ORDER_READS_MS = 3_000
 
-export async function verify(
-  keys: KeyCalling,
-  { channelId, name, price }: ReservedCall,
-  at: CallOptions,
-): Promise<Verdict> {
+export async function verify(keys: KeyCalling, call: ReservedCall, at: CallOptions): Promise<Verdict> {
+  const { channelId, name, price } = call
   const called = { name, now: at.now }
   const covers = (state: ChannelState) => isReserved(keys, state, called) || room(keys, state, called) >= price
   const state = await fresh(keys, { channelId, covers }, { ...at, everyMs: ORDER_READS_MS })
   if (!state) return unknownChannel()
   if ('kind' in state) return state
   if (state.charges?.[name] === undefined && !isReserved(keys, state, called)) {
-    const refused = refusal(keys, state, { name, price, now: at.now })
+    const refused = openOf(keys, channelId, name)
+      ? await reservedAgain(keys, call, at)
+      : refusal(keys, state, { name, price, now: at.now })
     if (refused) return refused
   }
   const balance = state.balance - state.withdrawing - state.charged
   const valid = { kind: 'valid', balance: usdc(balance > 0n ? balance : 0n), asOf: at.now, block: 0 } as const
-  return { ...valid, isSecured: true, isPrepaid: true }
+  // Whether its money is still there is seen when it is reserved.
+  return { ...valid, isSecured: true, isPrepaid: true, holds: async () => true }
+}
+
+/** This process stood still until another one took the call for lost, and gave its price back to the key. */
+async function reservedAgain(
+  keys: KeyCalling,
+  call: ReservedCall,
+  at: CallOptions,
+): Promise<Refused | Unavailable | undefined> {
+  if (call.until <= at.now) return unfunded('the reservation of the call has ended')
+  const securing = await secure(keys, call, at)
+  if (securing.kind === 'secured') return undefined
+  return securing.kind === 'refused' ? securing : { kind: 'unavailable', reason: securing.reason }
 }
 
 /** Reserves the price. The ceiling of a call that is charged later is signed here. */
