@@ -32,7 +32,7 @@ const number = (value: number): string => value.toString(16).padStart(2 * WORD, 
 
 /** Decodes (bool success, bytes returnData)[] of so many calls; undefined for anything else. */
 export function aggregateResults(answer: unknown, count: number): readonly CallResult[] | undefined {
-  if (!isHex(answer)) return undefined
+  if (!isHex(answer) || answer.length % 2 === 1) return undefined
   const digits = lower(answer).slice(2)
   /** The word at this byte; NaN beyond the end. */
   const at = (byte: number) => {

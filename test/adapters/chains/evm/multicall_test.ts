@@ -48,7 +48,7 @@ describe('calls through Multicall3', () => {
     })
     expect(aggregateResults(whole, 1)).toBeUndefined()
     expect(aggregateResults(whole, 3)).toBeUndefined()
-    for (const answer of [undefined, null, 1, '', '0x', '0xzz', [], {}])
+    for (const answer of [undefined, null, 1, '', '0x', '0xzz', `${whole}0`, [], {}])
       expect(aggregateResults(answer, 2)).toBeUndefined()
     // Bytes of the last result follow no other: whatever is cut before the padding of the first is missed.
     for (let length = 2; length < whole.length - 64; length += 2)
