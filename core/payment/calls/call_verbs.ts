@@ -15,9 +15,9 @@ export function releasing(
   async function moveCall(...[id, from, patch]: Parameters<CallVerbs['moveCall']>): Promise<boolean> {
     const isMoved = await verbs.moveCall(id, from, patch)
     const ended = patch.workStatus === 'failed' ? await getCall(id) : undefined
-    // One that was charged, and whose storage lost the answer, has nothing left to reserve either.
-    const isOver = ended && (isMoved || ended.paymentStatus === 'settled')
-    if (isOver) await apiKeys?.release(ended.authorization, clock.now())
+    // Others may have taken it for lost before, or it was charged and storage lost the answer: its key is over as well.
+    const isOver = ended?.workStatus === 'failed' || ended?.paymentStatus === 'settled'
+    if (ended && isOver) await apiKeys?.release(ended.authorization, clock.now())
     return isMoved
   }
   return { openCall, recordPaid, getCall, callOf, moveCall, claimSettlement, finishSettlement, renew }

@@ -1,5 +1,6 @@
 /** Charges of one key that are stored together, and one that is not stored. */
 import { expect, test } from 'bun:test'
+import { processCallsOf } from '../../../adapters/chains/evm/channels/keys/open_calls.ts'
 import { memoryStorage } from '../../../adapters/storage/memory/mod.ts'
 import { type ChatAnswer, type Storage, timeouts } from '../../../core/mod.ts'
 import { chatPieces, DONE } from '../../fakes/chat.ts'
@@ -80,7 +81,12 @@ async function woken() {
     await subject.idle()
     return read
   }
-  return { ...subject, other, rest }
+  const breakOff = async () => {
+    pieces.end(new Error('the vendor is down'))
+    await reader.rest()
+    await subject.idle()
+  }
+  return { ...subject, other, rest, breakOff }
 }
 
 for (const [what, path, charged] of [
@@ -95,6 +101,14 @@ for (const [what, path, charged] of [
     expect([read.includes('there'), read.includes('or was refunded')]).toEqual([false, true])
     expect(await subject.channel()).toMatchObject({ charged, reserved: 0n })
   })
+
+test('a stream that fails after another process took it for lost keeps nothing of its key', async () => {
+  const subject = await woken()
+  expect(processCallsOf(subject.storage).open.size).toBe(1)
+  await subject.breakOff()
+  expect((await subject.calls()).map(({ workStatus }) => workStatus)).toEqual(['failed'])
+  expect(processCallsOf(subject.storage).open.size).toBe(0)
+})
 
 test('a stream whose process stood still goes on, whole and charged, and its price is reserved again', async () => {
   const subject = await woken()
